@@ -26,87 +26,94 @@ const module = "github.com/berthml/berth"
 // imports is the import table: what each package may use of ours. A package that is not listed may
 // be used by nobody until it is. The order is from the inside out.
 var imports = map[string][]string{
-	"":                              {},
-	"client":                        {"", "internal/ordered"},
-	"internal/config":               {""},
-	"internal/filewatch":            {},
-	"internal/slack":                {},
-	"internal/idle":                 {},
-	"internal/metrics":              {},
-	"internal/pty":                  {},
-	"internal/socket":               {""},
-	"internal/keepalive":            {""},
-	"internal/cron":                 {""},
-	"internal/mutate":               {},
-	"internal/store":                {"", "internal/metrics"},
-	"internal/store/pgtest":         {},
-	"internal/auth":                 {"", "internal/store"},
-	"internal/blob":                 {"", "internal/store"},
-	"internal/backup":               {"", "internal/blob/bucket", "internal/config", "internal/store"},
-	"internal/blob/bucket":          {"", "internal/runner/data", "internal/storage"},
-	"internal/blob/front":           {"", "internal/blob", "internal/store"},
-	"internal/storage":              {""},
-	"internal/locate":               {"", "internal/storage", "internal/store"},
-	"internal/track":                {"", "internal/asset", "internal/blob", "internal/locate", "internal/ordered", "internal/store", "internal/track/points", "internal/job"},
-	"internal/track/points":         {},
-	"internal/asset":                {"", "internal/store"},
-	"internal/space":                {"", "internal/asset", "internal/blob", "internal/job", "internal/locate", "internal/store"},
-	"internal/sizes":                {"", "internal/store"},
-	"internal/target":               {"", "internal/store"},
-	"internal/job":                  {"", "internal/store"},
-	"internal/quota":                {"", "internal/sizes", "internal/store", "internal/target"},
-	"internal/cost":                 {"", "internal/sizes", "internal/store", "internal/job", "internal/target"},
-	"internal/advise":               {""},
-	"internal/plan":                 {"", "internal/cost", "internal/picture", "internal/scale", "internal/sched"},
-	"internal/picture":              {"", "internal/cost", "internal/quota", "internal/scale", "internal/sched", "internal/store", "internal/target"},
-	"internal/spec":                 {"", "internal/kubeconfig"},
-	"internal/jmes":                 {},
-	"internal/ordered":              {},
-	"internal/kind":                 {"", "internal/ordered"},
-	"internal/batch":                {""},
-	"internal/parallel":             {"", "internal/kind", "internal/store"},
-	"internal/overlay":              {},
-	"internal/sched":                {"", "internal/overlay"},
-	"internal/scale":                {""},
-	"internal/docker":               {},
-	"internal/envs":                 {"", "internal/docker"},
-	"internal/mltable":              {""},
-	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/keepalive", "internal/mltable", "internal/runner/cache", "internal/runner/data", "internal/runner/group", "internal/runner/stream", "internal/slack"},
-	"internal/runner/cache":         {""},
-	"internal/runner/data":          {""},
-	"internal/runner/data/blobtest": {""},
-	"internal/runner/group":         {""},
-	"internal/runner/stream":        {},
-	"internal/fence":                {},
-	"internal/runner/host":          {"", "internal/idle", "internal/runner", "internal/envs", "internal/filewatch", "internal/fence", "internal/runner/cache", "internal/runner/data", "internal/socket"},
-	"internal/runner/alone":         {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/cache", "internal/runner/data"},
-	"internal/driver":               {""},
-	"internal/driver/local":         {"", "internal/driver", "internal/pty", "internal/runner", "internal/runner/host"},
-	"internal/driver/cluster":       {"", "internal/driver", "internal/driver/local", "internal/runner", "internal/runner/host"},
-	"internal/driver/fake":          {"", "internal/driver"},
-	"internal/driver/dialout":       {"", "internal/driver"},
-	"internal/driver/drivertest":    {"", "internal/driver"},
-	"internal/driver/ssh":           {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/socket"},
-	"internal/driver/dir":           {"", "internal/runner/host"},
-	"internal/driver/slurm":         {"", "internal/driver", "internal/driver/dir", "internal/driver/ssh"},
-	"internal/driver/kubernetes":    {"", "internal/driver", "internal/driver/dir", "internal/kubeconfig"},
-	"internal/kubeconfig":           {""},
-	"internal/driver/ssh/sshtest":   {},
-	"internal/driver/all":           {"", "internal/driver"}, // and every driver
-	"internal/attach":               {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store", "internal/target"},
-	"internal/control":              {"", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/overlay", "internal/parallel", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target", "internal/picture"},
-	"internal/devbox":               {"", "internal/job", "internal/cost", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/target", "internal/picture"},
-	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
-	"internal/serve":                {"", "internal/blob", "internal/job", "internal/locate", "internal/store", "internal/target"},
-	"internal/serve/gateway":        {"", "internal/auth", "internal/metrics", "internal/serve", "internal/store"},
-	"internal/serve/worker":         {},
-	"internal/api":                  {"", "internal/batch", "internal/serve", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/mltable", "internal/parallel", "internal/quota", "internal/sizes", "internal/storage", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track", "internal/picture"},
-	"internal/app":                  {"", "internal/serve", "internal/serve/gateway", "internal/serve/worker", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/backup", "internal/blob", "internal/blob/bucket", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/idle", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
-	"internal/migrate":              {"", "client"},
-	"internal/setup":                {"", "internal/auth", "internal/config", "internal/store"},
-	"scripts/package":               {},
-	"internal/cli":                  {"", "client", "internal/auth", "internal/backup", "internal/setup", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec"},
-	"cmd/berth":                     {"internal/cli"},
+	"":                               {},
+	"client":                         {"", "internal/ordered"},
+	"internal/config":                {""},
+	"internal/filewatch":             {},
+	"internal/slack":                 {},
+	"internal/idle":                  {},
+	"internal/metrics":               {},
+	"internal/pty":                   {},
+	"internal/socket":                {""},
+	"internal/keepalive":             {""},
+	"internal/cron":                  {""},
+	"internal/mutate":                {},
+	"internal/store":                 {"", "internal/metrics"},
+	"internal/store/pgtest":          {},
+	"internal/auth":                  {"", "internal/store"},
+	"internal/blob":                  {"", "internal/store"},
+	"internal/backup":                {"", "internal/blob/bucket", "internal/config", "internal/store"},
+	"internal/blob/bucket":           {"", "internal/runner/data", "internal/storage"},
+	"internal/blob/front":            {"", "internal/blob", "internal/store"},
+	"internal/storage":               {""},
+	"internal/storage/entra":         {"", "internal/storage"},
+	"internal/locate":                {"", "internal/storage", "internal/store"},
+	"internal/track":                 {"", "internal/asset", "internal/blob", "internal/locate", "internal/ordered", "internal/store", "internal/track/points", "internal/job"},
+	"internal/track/points":          {},
+	"internal/asset":                 {"", "internal/store"},
+	"internal/space":                 {"", "internal/asset", "internal/blob", "internal/job", "internal/locate", "internal/store"},
+	"internal/sizes":                 {"", "internal/store"},
+	"internal/target":                {"", "internal/store"},
+	"internal/job":                   {"", "internal/store"},
+	"internal/quota":                 {"", "internal/sizes", "internal/store", "internal/target"},
+	"internal/cost":                  {"", "internal/sizes", "internal/store", "internal/job", "internal/target"},
+	"internal/advise":                {""},
+	"internal/plan":                  {"", "internal/cost", "internal/picture", "internal/scale", "internal/sched"},
+	"internal/picture":               {"", "internal/cost", "internal/quota", "internal/scale", "internal/sched", "internal/store", "internal/target"},
+	"internal/spec":                  {"", "internal/kubeconfig"},
+	"internal/jmes":                  {},
+	"internal/ordered":               {},
+	"internal/kind":                  {"", "internal/ordered"},
+	"internal/batch":                 {""},
+	"internal/parallel":              {"", "internal/kind", "internal/store", "internal/serve/worker"},
+	"internal/overlay":               {},
+	"internal/sched":                 {"", "internal/overlay"},
+	"internal/scale":                 {""},
+	"internal/docker":                {},
+	"internal/envs":                  {"", "internal/docker"},
+	"internal/mltable":               {"", "internal/parquet"},
+	"internal/parquet":               {""},
+	"internal/runner":                {"", "internal/envs", "internal/filewatch", "internal/keepalive", "internal/mltable", "internal/runner/cache", "internal/runner/data", "internal/runner/group", "internal/runner/stream", "internal/slack", "internal/pty"},
+	"internal/runner/cache":          {""},
+	"internal/runner/data":           {""},
+	"internal/runner/data/blobtest":  {""},
+	"internal/runner/data/sharetest": {},
+	"internal/runner/group":          {""},
+	"internal/runner/stream":         {},
+	"internal/fence":                 {},
+	"internal/runner/host":           {"", "internal/idle", "internal/runner", "internal/envs", "internal/filewatch", "internal/fence", "internal/runner/cache", "internal/runner/data", "internal/socket"},
+	"internal/runner/alone":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/cache", "internal/runner/data"},
+	"internal/driver":                {""},
+	"internal/driver/local":          {"", "internal/driver", "internal/pty", "internal/runner", "internal/runner/host"},
+	"internal/driver/cluster":        {"", "internal/driver", "internal/driver/local", "internal/runner", "internal/runner/host"},
+	"internal/driver/fake":           {"", "internal/driver"},
+	"internal/driver/dialout":        {"", "internal/driver"},
+	"internal/driver/drivertest":     {"", "internal/driver"},
+	"internal/driver/ssh":            {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/socket"},
+	"internal/driver/dir":            {"", "internal/runner/host"},
+	"internal/driver/slurm":          {"", "internal/driver", "internal/driver/dir", "internal/driver/ssh"},
+	"internal/driver/kubernetes":     {"", "internal/driver", "internal/driver/dir", "internal/kubeconfig", "internal/driver/dialout"},
+	"internal/kubeconfig":            {""},
+	"internal/driver/sshd":           {"", "internal/driver"},
+	"internal/driver/provided":       {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/runner/alone", "internal/runner/cache", "internal/runner/host"},
+	"internal/arm":                   {""},
+	"internal/driver/ssh/sshtest":    {},
+	"internal/driver/all":            {"", "internal/driver"}, // and every driver
+	"internal/attach":                {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store", "internal/target"},
+	"internal/control":               {"", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/overlay", "internal/parallel", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target", "internal/picture"},
+	"internal/devbox":                {"", "internal/job", "internal/cost", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/target", "internal/picture"},
+	"internal/devbox/agent":          {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket", "internal/runner"},
+	"internal/serve":                 {"", "internal/blob", "internal/job", "internal/locate", "internal/store", "internal/target", "internal/asset"},
+	"internal/serve/collect":         {"", "internal/blob", "internal/locate", "internal/serve", "internal/store"},
+	"internal/serve/gateway":         {"", "internal/auth", "internal/metrics", "internal/serve", "internal/serve/collect", "internal/store"},
+	"internal/serve/worker":          {},
+	"internal/api":                   {"", "internal/batch", "internal/serve", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/mltable", "internal/parallel", "internal/quota", "internal/sizes", "internal/storage", "internal/storage/entra", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track", "internal/picture", "internal/arm"},
+	"internal/app":                   {"", "internal/serve", "internal/serve/collect", "internal/serve/gateway", "internal/serve/worker", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/backup", "internal/blob", "internal/blob/bucket", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/idle", "internal/runner", "internal/slack", "internal/socket", "internal/track", "internal/driver/sshd"},
+	"internal/migrate":               {"", "client"},
+	"internal/setup":                 {"", "internal/auth", "internal/config", "internal/store"},
+	"scripts/package":                {},
+	"internal/cli":                   {"", "client", "internal/auth", "internal/backup", "internal/setup", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec", "internal/driver/provided"},
+	"cmd/berth":                      {"internal/cli"},
 }
 
 type listed struct {
@@ -412,6 +419,9 @@ func TestSQLitePair(t *testing.T) {
 // first used (sync.OnceValue).
 const initLimit = 200
 
+// initBytes is how much memory they may take: each page of it is a page fault of every command.
+const initBytes = 24 << 10
+
 // initTotal is how many all packages may make, those of others too: what a dependency does before
 // main runs is part of its price.
 const initTotal = 2400
@@ -432,8 +442,12 @@ func TestInitialisers(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	seen, total := 0, 0
-	for _, m := range regexp.MustCompile(`(?m)^init (\S+) @.* (\d+) allocs$`).FindAllStringSubmatch(string(out), -1) {
-		allocs, err := strconv.Atoi(m[2])
+	for _, m := range regexp.MustCompile(`(?m)^init (\S+) @.* (\d+) bytes, (\d+) allocs$`).FindAllStringSubmatch(string(out), -1) {
+		size, err := strconv.Atoi(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		allocs, err := strconv.Atoi(m[3])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,6 +459,9 @@ func TestInitialisers(t *testing.T) {
 		seen++
 		if allocs > initLimit {
 			t.Errorf("%s makes %d allocations before main runs; %d are allowed", name, allocs, initLimit)
+		}
+		if size > initBytes {
+			t.Errorf("%s allocates %d bytes before main runs; %d are allowed", name, size, initBytes)
 		}
 	}
 	if seen == 0 {

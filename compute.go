@@ -42,6 +42,7 @@ type ComputeProps struct {
 		Account       struct {
 			Username string `json:"username"`
 		} `json:"administratorAccount"` // of an attached machine that the server connects to
+		AgentKey string `json:"agentKey"` // by which the server logs in there, from an SSH agent of its own
 	} `json:"properties"`
 }
 
@@ -114,6 +115,9 @@ const (
 	TagShared = "berth.shared"
 	// TagPlacement is "pack" (the default: fill nodes in use first) or "spread".
 	TagPlacement = "berth.placement"
+	// TagProvider names the attached compute that makes the nodes of a cluster. Without it they are
+	// made on the server's machine.
+	TagProvider = "berth.provider"
 )
 
 // PoolSpec is what a compute's document says about its nodes.
@@ -123,6 +127,7 @@ type PoolSpec struct {
 	Idle     time.Duration // how long a node without tasks is kept
 	Slots    int           // tasks that share a node
 	Spread   bool          // tasks go to the emptiest node
+	Provider string        // the attached compute that makes the nodes; empty: the server's machine
 }
 
 // idleDefault is Azure's idle time for clusters that do not say.
@@ -146,6 +151,7 @@ func ReadPool(body []byte) (PoolSpec, error) {
 		s.Slots = n
 	}
 	s.Spread = strings.EqualFold(string(v.Tags[TagPlacement]), "spread")
+	s.Provider = string(v.Tags[TagProvider])
 	if sc := s.Properties.ScaleSettings; sc != nil {
 		s.Min, s.Max = sc.MinNodeCount, sc.MaxNodeCount
 		if sc.IdleTime != "" {
@@ -240,6 +246,7 @@ type AttachedState struct {
 	SharedDisk  bool     `json:"sharedDisk,omitempty"`  // tasks see the server's files
 	Queues      bool     `json:"queues,omitempty"`      // it keeps tasks above its slots in line
 	MaxNodes    int      `json:"maxNodes,omitempty"`    // of one job; 0 is one
+	Dials       bool     `json:"dials,omitempty"`       // ports of tasks can be reached
 	Warnings    []string `json:"warnings,omitempty"`
 	// Machines are those of a compute that consists of several, each of which is a node.
 	Machines []AttachedMachine `json:"machines,omitempty"`
@@ -426,6 +433,19 @@ type Node struct {
 	// Evict is set while its tasks are being evicted: EvictReclaim, after which the node is
 	// released, or EvictSimulate, after which it stays.
 	Evict string `json:"evict,omitempty"`
+	// Provider is the attached compute that makes it; empty: the server's machine. Address is where
+	// tasks on other nodes of that provider reach it.
+	Provider string `json:"provider,omitempty"`
+	Address  string `json:"address,omitempty"`
+}
+
+// CostsFrom is when the node began to cost: when it was asked for, or, where a provider may take
+// long to make it, when it was there. Zero: it costs nothing yet.
+func (n Node) CostsFrom() time.Time {
+	if n.Provider != "" {
+		return n.Ready
+	}
+	return n.Created
 }
 
 // Ways to take a node away from its tasks.

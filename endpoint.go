@@ -63,6 +63,8 @@ type Revision struct {
 	Job     json.RawMessage `json:"job"`     // properties of the job of a replica
 	Workers int             `json:"workers"` // requests a replica answers at once
 	Pure    bool            `json:"pure,omitempty"`
+	// Score is the path at which its server takes what is sent to /score; empty is /score.
+	Score string `json:"score,omitempty"`
 }
 
 // The states of a replica.

@@ -33,6 +33,7 @@ const (
 	EventJobStep     = "job.step"     // of a pipeline: a step began or ended. Data: a PipelineStep
 	EventJobProgress = "job.progress" // of a job with mini-batches: some have ended. Data: a Work
 	EventJobWarning  = "job.warning"  // something the user should know: a fallback, an overcommitment
+	EventJobService  = "job.service"  // a service of a job runs, or failed. Data: {"name": …, "status": …}
 	EventTaskState   = "task.state"   // Data: {"task": …, "state": …}
 	EventTaskPhase   = "task.phase"   // Data: {"task": …, "phase": …, "detail": …}
 	EventTaskUsage   = "task.usage"   // Data: {"task": …, "usage": …}

@@ -55,10 +55,11 @@ type CommandJob struct {
 	Limits        struct {
 		Timeout string `json:"timeout"`
 	} `json:"limits"`
-	Resources      JobResources  `json:"resources"`
-	Distribution   *Distribution `json:"distribution"`
-	ExperimentName string        `json:"experimentName"`
-	DisplayName    string        `json:"displayName"`
+	Resources      JobResources          `json:"resources"`
+	Distribution   *Distribution         `json:"distribution"`
+	ExperimentName string                `json:"experimentName"`
+	DisplayName    string                `json:"displayName"`
+	Services       map[string]JobService `json:"services"`
 	QueueSettings  struct {
 		JobTier  string `json:"jobTier"`
 		Priority int    `json:"priority"`
@@ -203,6 +204,8 @@ type JobState struct {
 	Exit       *Exit     `json:"exit,omitempty"`
 	Times      Waterfall `json:"times,omitzero"`
 	Usage      Usage     `json:"usage,omitzero"` // peaks
+	// Services is the state of the services that its first task runs, by name.
+	Services map[string]ServiceState `json:"services,omitempty"`
 	// Parent is the pipeline job this job is a step of, and Node its name there.
 	Parent string `json:"parent,omitempty"`
 	Node   string `json:"node,omitempty"`
@@ -212,6 +215,8 @@ type JobState struct {
 	Work *Work `json:"work,omitempty"`
 	// Invokes is the batch deployment that this job runs, ENDPOINT/DEPLOYMENT.
 	Invokes string `json:"invokes,omitempty"`
+	// Asked is a digest of the invocation: a request that is sent again has the same.
+	Asked string `json:"asked,omitempty"`
 	// Steps are those of a pipeline job, in the order of their names.
 	Steps []PipelineStep `json:"steps,omitempty"`
 }

@@ -5,7 +5,7 @@ package berth
 // datastore's key stays with the server; where its credentials are a signature that somebody else
 // made (sas_token), the runner gets that.
 type Outside struct {
-	Protocol  string `json:"protocol"`  // OutsideAzure or OutsideS3
+	Protocol  string `json:"protocol"`  // OutsideAzure, OutsideShare or OutsideS3
 	Datastore string `json:"datastore"` // for people
 	At        string `json:"at"`        // the place, for people: s3://BUCKET/PATH
 	// Scope tells the place, as this datastore opens it, from every other one. What is kept of it
@@ -18,6 +18,7 @@ type Outside struct {
 // The protocols that storage elsewhere speaks.
 const (
 	OutsideAzure = "azure" // Azure's Blob service
+	OutsideShare = "share" // Azure's file shares
 	OutsideS3    = "s3"    // S3, and what others made alike
 )
 
@@ -27,16 +28,19 @@ type OutsideRequest struct {
 	Name   string      `json:"name,omitempty"`   // of a file below the place; empty is the place itself
 	Marker string      `json:"marker,omitempty"` // of a list: where it goes on
 	Upload string      `json:"upload,omitempty"` // of an upload in parts
-	Part   int         `json:"part,omitempty"`
+	// Part is the number of a part of an upload or, of a folder that is made, how many names at the
+	// end of the path are left out: 1 is the folder that a file is in.
+	Part int `json:"part,omitempty"`
 }
 
 // OutsideVerb is what a request does.
 type OutsideVerb string
 
 // A file is written by OutsidePut; a large one in S3 is begun, sent in parts, and finished or
-// dropped. In Azure what OutsidePut signed opens the blocks of a file too.
+// dropped. In Azure what OutsidePut signed opens the blocks of a file too. Shares have folders,
+// which are listed one by one and made before what is in them.
 const (
-	OutsideList   OutsideVerb = "list" // everything below the place
+	OutsideList   OutsideVerb = "list" // everything below the place; of a share, one folder
 	OutsideHead   OutsideVerb = "head"
 	OutsideGet    OutsideVerb = "get"
 	OutsidePut    OutsideVerb = "put"
@@ -44,6 +48,8 @@ const (
 	OutsidePart   OutsideVerb = "part"
 	OutsideFinish OutsideVerb = "finish"
 	OutsideDrop   OutsideVerb = "drop"
+	OutsideMkdir  OutsideVerb = "mkdir"
+	OutsideDelete OutsideVerb = "delete"
 )
 
 // Writes says whether the request changes something.

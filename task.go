@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,10 @@ type Task struct {
 	Times   Waterfall     `json:"times,omitzero"`
 	Exit    *Exit         `json:"exit,omitempty"`
 	Usage   Usage         `json:"usage,omitzero"` // peaks
+	Kept    []string      `json:"kept,omitempty"` // as Report.Kept
+	// Services is the state of the services that it runs beside its command, by name. It is
+	// replaced, not changed.
+	Services map[string]ServiceState `json:"services,omitempty"`
 }
 
 // Gang names the attempt the task belongs to: the id of its first task.
@@ -73,6 +78,10 @@ const StdLog = "user_logs/std_log.txt"
 
 // ExitRunner is the exit code of a process that was to run one task and could not.
 const ExitRunner = 95
+
+// ExitNoRoom is the exit code of a process that was to run one task and could not make a directory
+// for it.
+const ExitNoRoom = 98
 
 // ExitNoStep is the exit code of a process that was to start the tasks of a gang on the nodes that
 // a queueing system gave it, and could not.
@@ -147,7 +156,11 @@ type Launch struct {
 	Memory      int64         `json:"memory,omitempty"`  // bytes; 0: no limit
 	GPUs        []int         `json:"gpus,omitempty"`    // indices on the node's machine
 	NoGPU       bool          `json:"noGPU,omitempty"`   // hide those the node has
-	ShmSize     string        `json:"shmSize,omitempty"`
+	// GPUCount is how many GPUs the job asks for, where the target gives them out itself.
+	GPUCount int `json:"gpuCount,omitempty"`
+	// Stdin says where standard input comes from; nil is empty.
+	Stdin   *Stdin `json:"stdin,omitempty"`
+	ShmSize string `json:"shmSize,omitempty"`
 	// InstanceType is what the job asks for by name, where the target has such types.
 	InstanceType string   `json:"instanceType,omitempty"`
 	DockerArgs   []string `json:"dockerArgs,omitempty"`
@@ -172,6 +185,36 @@ type Launch struct {
 	Objects string `json:"objects,omitempty"`
 	// Tracking is where the command logs its metrics; nil if it cannot.
 	Tracking *LaunchTracking `json:"tracking,omitempty"`
+	// Services are started beside the command, and end with it; by name.
+	Services map[string]LaunchService `json:"services,omitempty"`
+}
+
+// At is the launch for a task that reaches the server at another address than the server says. The
+// original is not changed.
+func (l Launch) At(server string) Launch {
+	from, to := strings.TrimSuffix(l.Home.URL, "/"), strings.TrimSuffix(server, "/")
+	move := func(u string) string {
+		if rest, ok := strings.CutPrefix(u, from); ok && from != "" && (rest == "" || rest[0] == '/' || rest[0] == '?') {
+			return to + rest
+		}
+		return u
+	}
+	l.Home.URL, l.Code, l.Artifacts, l.Environment.Build = move(l.Home.URL), move(l.Code), move(l.Artifacts), move(l.Environment.Build)
+	if t := l.Tracking; t != nil {
+		moved := *t
+		moved.URI = move(t.URI)
+		l.Tracking = &moved
+	}
+	l.Inputs, l.Outputs = maps.Clone(l.Inputs), maps.Clone(l.Outputs)
+	for k, in := range l.Inputs {
+		in.URL = move(in.URL)
+		l.Inputs[k] = in
+	}
+	for k, out := range l.Outputs {
+		out.URL = move(out.URL)
+		l.Outputs[k] = out
+	}
+	return l
 }
 
 // LaunchTracking configures the MLflow client of a command.
@@ -282,4 +325,30 @@ type Report struct {
 	Times       Waterfall `json:"times,omitzero"`
 	Usage       *Usage    `json:"usage,omitempty"`
 	Exit        *Exit     `json:"exit,omitempty"`
+	// Kept are the outputs of which something was sent or is about to be: names of outputs of the
+	// job, and [OutputsFolder].
+	Kept []string `json:"kept,omitempty"`
+	// Services is the state of all of its services, when one has changed.
+	Services map[string]ServiceState `json:"services,omitempty"`
+}
+
+// OutputsFolder stands for the folder ./outputs of the command where names of outputs are listed.
+const OutputsFolder = "./outputs"
+
+// OutputLabel is how people are told of an output of a job, or of a folder such as
+// [OutputsFolder].
+func OutputLabel(name string) string {
+	if strings.HasPrefix(name, "./") {
+		return name
+	}
+	return "output " + name
+}
+
+// PartialOutputs is the warning that outputs have only some of their files.
+func PartialOutputs(names []string, why string) string {
+	labels := make([]string, len(names))
+	for i, name := range names {
+		labels[i] = OutputLabel(name)
+	}
+	return strings.Join(labels, ", ") + ": partial, " + why
 }

@@ -3,10 +3,14 @@ package berth
 // Work is how far a job has come whose input is cut into mini-batches.
 type Work struct {
 	Batches int `json:"batches"` // how many there are; 0 until the input is cut
-	Waiting int `json:"waiting"`
-	Running int `json:"running"`
-	Done    int `json:"done"`
-	Failed  int `json:"failed"`
+	// Planner is the task that cuts the input, and Planned how many mini-batches it has named so
+	// far.
+	Planner TaskID `json:"planner,omitempty"`
+	Planned int    `json:"planned,omitempty"`
+	Waiting int    `json:"waiting"`
+	Running int    `json:"running"`
+	Done    int    `json:"done"`
+	Failed  int    `json:"failed"`
 	// Items are what the mini-batches consist of, files as a rule. DoneItems were in mini-batches
 	// that have ended, and FailedItems of these have no result.
 	Items       int `json:"items"`
@@ -52,5 +56,14 @@ type MiniBatch struct {
 	// Loose says that it wrote files, which are on the node of its task until that has ended.
 	Loose bool
 	Items []string
+	Rows  int // of a table, 0 where the items are files
 	Error string
+}
+
+// Count is how many items the mini-batch has: files, or rows of a table.
+func (b *MiniBatch) Count() int {
+	if b.Rows > 0 {
+		return b.Rows
+	}
+	return len(b.Items)
 }

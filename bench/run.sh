@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Benchmarks against real peers, ratios in one run.
-#   bench/run.sh [idle start list short cancel place cluster burst nodes watch log track tree.code tree.data snapshot sweep.data big fuse flat]
+#   bench/run.sh [idle start list short cancel place cluster burst nodes watch log track track.push tree.code tree.data snapshot sweep.data batch big fuse flat
+#                 attached endpoints gateway flips score wake]
 #                         all, or those named
 #   bench/run.sh report   the table of docs/performance.md from the results
 # BENCH_FORCE=1 runs on a busy machine, not scored; BENCH_QUICK=1 runs small and writes no results. BENCH_ROUNDS=5, BENCH_DIR=/var/tmp.

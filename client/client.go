@@ -8,15 +8,18 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/berthml/berth"
 )
@@ -180,11 +183,36 @@ type Unreachable struct {
 }
 
 func (e *Unreachable) Error() string {
-	why := e.Err.Error()
+	why := unreachableWhy(e.Err)
 	if e.local && e.dial && NotRunning(e.Err) {
 		why = "no server runs there; start one with `berth up`"
 	}
 	return "cannot reach " + e.Server + ": " + why
+}
+
+// unreachableWhy is the error of a connection in words for people.
+func unreachableWhy(err error) string {
+	var host *net.DNSError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &host) && host.IsNotFound:
+		return "there is no host " + host.Name
+	case errors.As(err, &host):
+		return "the address of " + host.Name + " cannot be looked up"
+	case errors.As(err, &authority):
+		return "its certificate is signed by an authority that this machine does not trust"
+	case errors.As(err, &name):
+		return "its certificate is for another name than " + name.Host
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused: no server listens there"
+	case errors.As(err, &op) && op.Timeout():
+		return "it does not answer"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it closed the connection"
+	}
+	return err.Error()
 }
 
 // Stopped reports whether the server of a home on this machine has stopped: it closed the

@@ -27,15 +27,7 @@ const workspace = "/subscriptions/s/resourceGroups/g/providers/" + berth.Provide
 // root.
 func open(t *testing.T, handlers map[string]http.HandlerFunc) *client.Client {
 	t.Helper()
-	mux := http.NewServeMux()
-	for pattern, h := range handlers {
-		method, path, _ := strings.Cut(pattern, " ")
-		if !strings.HasPrefix(path, "/") {
-			path = workspace + "/" + path
-		}
-		mux.HandleFunc(method+" "+path, h)
-	}
-	srv := httptest.NewTLSServer(mux)
+	srv := httptest.NewTLSServer(mux(handlers))
 	t.Cleanup(srv.Close)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	b := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
@@ -50,6 +42,19 @@ func open(t *testing.T, handlers map[string]http.HandlerFunc) *client.Client {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// mux has handlers at their paths, which are below the workspace or begin with a slash.
+func mux(handlers map[string]http.HandlerFunc) *http.ServeMux {
+	m := http.NewServeMux()
+	for pattern, h := range handlers {
+		method, path, _ := strings.Cut(pattern, " ")
+		if !strings.HasPrefix(path, "/") {
+			path = workspace + "/" + path
+		}
+		m.HandleFunc(method+" "+path, h)
+	}
+	return m
 }
 
 func answer(body string) http.HandlerFunc {

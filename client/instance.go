@@ -135,26 +135,29 @@ func (c *Client) InstanceLog(ctx context.Context, name, log string) (io.ReadClos
 
 // SSH opens a connection to the ssh server of an instance, through the Berth server.
 func (c *Client) SSH(ctx context.Context, i Instance) (net.Conn, error) {
-	req, err := c.request(ctx, http.MethodGet, i.sshEndpoint, nil)
+	rwc, err := c.upgrade(ctx, i.sshEndpoint, "berth-ssh")
 	if err != nil {
 		return nil, err
-	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", "berth-ssh")
-	res, err := c.do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusSwitchingProtocols {
-		defer res.Body.Close()
-		return nil, failure(res)
-	}
-	rwc, ok := res.Body.(io.ReadWriteCloser)
-	if !ok {
-		res.Body.Close()
-		return nil, berth.Errorf(berth.Internal, "the connection to %s cannot be turned into a tunnel", c.where())
 	}
 	return &tunnel{ReadWriteCloser: rwc}, nil
+}
+
+// Shell opens a connection that speaks ssh, with sessions beside the first task of a job. The
+// server has its other end, and has been authenticated.
+func (c *Client) Shell(ctx context.Context, job string) (net.Conn, error) {
+	rwc, err := c.upgrade(ctx, c.path("jobs", job, "shell"), "berth-ssh")
+	if err != nil {
+		return nil, err
+	}
+	return &tunnel{ReadWriteCloser: rwc}, nil
+}
+
+// OpenService is [Client.OpenURL] for a service of a job.
+func (c *Client) OpenService(ctx context.Context, job, service string, https bool) (string, error) {
+	var out struct {
+		URL string `json:"url"`
+	}
+	return out.URL, c.Post(ctx, map[string]any{"service": service, "https": https}, &out, "jobs", job, "open")
 }
 
 // tunnel is a connection that came out of an HTTP request.

@@ -85,7 +85,7 @@ func (c *Client) sendPack(ctx context.Context, to *folder, files []File, count f
 	b.Write(berth.AppendPackEnd(nil, len(files)))
 	address := withQuery(to.at(""), "comp=pack")
 	err := c.persist(ctx, http.MethodPut, func() error {
-		return c.sendOnce(ctx, address, 0, io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len())))
+		return c.sendOnce(ctx, address, 0, io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len())), func(int64) {})
 	})
 	if err == nil {
 		count(sent)

@@ -144,13 +144,14 @@ type ExperimentSize struct {
 	ID         string `json:"experiment_id"`
 	Name       string `json:"name"`
 	Runs       int    `json:"runs"`
+	Models     int    `json:"logged_models"`
 	Points     int64  `json:"points"`
 	PointBytes int64  `json:"point_bytes"`
 	Files      int    `json:"files"`
 	FileBytes  int64  `json:"file_bytes"`
 }
 
-// ExperimentSizes returns the size of each experiment, including deleted runs.
+// ExperimentSizes returns the size of each experiment, including deleted runs and logged models.
 func (c *Client) ExperimentSizes(ctx context.Context) ([]ExperimentSize, error) {
 	var out struct {
 		Experiments []ExperimentSize `json:"experiments"`
@@ -170,24 +171,39 @@ func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int
 	return out.Metrics, err
 }
 
-// History returns every point of a metric of a run, by time.
-func (c *Client) History(ctx context.Context, run, key string) ([]Point, error) {
-	var all []Point
-	for token := ""; ; {
-		q := url.Values{"run_id": {run}, "metric_key": {key}, "max_results": {"25000"}}
-		if token != "" {
-			q.Set("page_token", token)
+// History calls each with every point of a metric of a run, by time, as they arrive.
+func (c *Client) History(ctx context.Context, run, key string, each func(Point) error) error {
+	q := url.Values{"run_id": {run}, "metric_key": {key}}
+	req, err := c.request(ctx, http.MethodGet, c.tracking("metrics/get-history?"+q.Encode()), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // opened for reading
+	if resp.StatusCode >= 300 {
+		return failure(resp)
+	}
+	d := json.NewDecoder(resp.Body)
+	d.UseNumber() // as the server writes them
+	for {         // {"metrics":[POINT,…]}, or {}
+		t, err := d.Token()
+		if err != nil {
+			return c.lost(err)
 		}
-		var out struct {
-			Metrics []Point `json:"metrics"`
-			Next    string  `json:"next_page_token"`
+		for t == json.Delim('[') && d.More() {
+			var p Point
+			if err := d.Decode(&p); err != nil {
+				return c.lost(err)
+			}
+			if err := each(p); err != nil {
+				return err
+			}
 		}
-		if err := c.call(ctx, http.MethodGet, c.tracking("metrics/get-history?"+q.Encode()), nil, &out); err != nil {
-			return nil, err
-		}
-		all = append(all, out.Metrics...)
-		if token = out.Next; token == "" {
-			return all, nil
+		if t == json.Delim('}') {
+			return nil
 		}
 	}
 }

@@ -31,6 +31,12 @@ func (c *Client) TreePut(ctx context.Context, body any, path string) (Document, 
 	return d, c.call(ctx, http.MethodPut, escape(path), body, &d)
 }
 
+// TreePost asks something of one.
+func (c *Client) TreePost(ctx context.Context, body any, path string) (Document, error) {
+	var d Document
+	return d, c.call(ctx, http.MethodPost, escape(path), body, &d)
+}
+
 // TreeDelete removes one.
 func (c *Client) TreeDelete(ctx context.Context, path string) error {
 	return c.call(ctx, http.MethodDelete, escape(path), nil, nil)

@@ -225,7 +225,9 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return context.Cause(ctx)
 }
 
-// Files up to oneShot bytes go in one request, larger ones in blocks.
+// Files up to oneShot bytes go in one request, larger ones in blocks, so that little is sent again
+// when a connection breaks. A server on this machine reads large files itself; where it does not,
+// they go in one request: blocks would be written twice.
 const (
 	oneShot   = 64 << 20
 	blockSize = 16 << 20
@@ -237,7 +239,10 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 		return berth.Errorf(berth.Invalid, "%w", err)
 	}
 	defer file.Close() // opened for reading
-	if f.Size <= oneShot {
+	if c.local && f.Size > oneShot && c.nameFile(ctx, address, file, f.Size, count) {
+		return nil
+	}
+	if f.Size <= oneShot || c.local {
 		return c.sendPart(ctx, address, 0, io.NewSectionReader(file, 0, f.Size), count)
 	}
 	var ids []string
@@ -262,14 +267,41 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 // sendPart puts one body, again when the connection broke or the server was busy. rest is how much
 // of a file is to come, for a server that has no room for it; 0 does not say.
 func (c *Client) sendPart(ctx context.Context, address string, rest int64, part *io.SectionReader, count func(int64)) error {
-	err := c.persist(ctx, http.MethodPut, func() error { return c.sendOnce(ctx, address, rest, part) })
-	if err == nil && count != nil {
-		count(part.Size())
+	if count == nil {
+		count = func(int64) {}
 	}
-	return err
+	return c.persist(ctx, http.MethodPut, func() error {
+		var counted atomic.Int64
+		err := c.sendOnce(ctx, address, rest, part, func(n int64) {
+			counted.Add(n)
+			count(n)
+		})
+		if err != nil {
+			count(-counted.Load()) // it is sent again from its beginning, or not at all
+		} else {
+			count(part.Size() - counted.Load())
+		}
+		return err
+	})
 }
 
-func (c *Client) sendOnce(ctx context.Context, address string, rest int64, part *io.SectionReader) error {
+// counted reports what is read of a body, a block at a time.
+type counted struct {
+	io.Reader
+	count func(int64)
+	n     int64
+}
+
+func (r *counted) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.n += int64(n); r.n >= blockSize {
+		r.count(r.n)
+		r.n = 0
+	}
+	return n, err
+}
+
+func (c *Client) sendOnce(ctx context.Context, address string, rest int64, part *io.SectionReader, count func(int64)) error {
 	req, err := c.blobRequest(ctx, http.MethodPut, address)
 	if err != nil {
 		return err
@@ -281,8 +313,7 @@ func (c *Client) sendOnce(ctx context.Context, address string, rest int64, part 
 	req.ContentLength = part.Size()
 	req.Body = http.NoBody
 	if part.Size() > 0 {
-		whole := io.NewSectionReader(part, 0, part.Size())
-		req.Body = io.NopCloser(whole)
+		req.Body = io.NopCloser(&counted{Reader: io.NewSectionReader(part, 0, part.Size()), count: count})
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(part, 0, part.Size())), nil }
 	}
 	return c.done(c.blob(req, http.StatusCreated))

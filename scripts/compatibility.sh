@@ -36,7 +36,7 @@ done
 
 only=()
 for f in "${folders[@]}"; do only+=(--only "$f/"); done
-python3 "$accept/run_e2e.py" --mirror "$BERTH_E2E_MIRROR" --url-env "$work/env.json" --class A --timeout 600 --json "$work/e2e.json" "${only[@]}" >"$work/e2e.log" 2>&1 || true
+python3 "$accept/run_e2e.py" --mirror "$BERTH_E2E_MIRROR" --url-env "$work/env.json" --class A,B --timeout 600 --json "$work/e2e.json" "${only[@]}" >"$work/e2e.log" 2>&1 || true
 tail -n 30 "$work/e2e.log" >&2
 test -s "$work/e2e.json"
 if [ -f "$corpus/rest/compare.py" ]; then

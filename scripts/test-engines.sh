@@ -12,10 +12,15 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
 	[ -x /usr/sbin/sshd ] || need+=(openssh-server)
 	command -v slurmctld >/dev/null || need+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
+	command -v slurmdbd >/dev/null || need+=(slurmdbd slurm-wlm-mysql-plugin)
+	command -v mariadbd >/dev/null || need+=(mariadb-server)
 	command -v containerd >/dev/null || need+=(containerd)
 	[ -x /usr/lib/cni/bridge ] || need+=(containernetworking-plugins)
 	command -v curl >/dev/null || need+=(curl)
 	command -v ip >/dev/null || need+=(iproute2)
+	command -v Rscript >/dev/null || need+=(r-base-core)
+	command -v tmux >/dev/null || need+=(tmux)
+	command -v chromium >/dev/null || need+=(chromium)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
 	/usr/bin/python3 -c "import sklearn" 2>/dev/null || need+=(python3-sklearn)
 	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
@@ -26,10 +31,11 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
-export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd,slurm,kubernetes}
+export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd,slurm,kubernetes,tmux,chromium}
 # Tasks of Slurm and Kubernetes mostly wait for their engine, so that many tests run at a time.
 suite() { go test -tags engines -timeout 20m -count=1 -parallel 8 "$@"; }
-suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
+suite ./internal/envs/... ./e2e/container/... ./e2e/samples ./bench/peer ./internal/store
+suite -run 'FirstHour|Terminal|Notebook' ./e2e/first # on a real terminal, and in a real browser
 suite ./e2e/acme # Pebble is built from its module once
 # Kubernetes is built from its modules once, outside the tree: minutes the first time.
 ./e2e/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"

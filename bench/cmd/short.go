@@ -134,27 +134,8 @@ func shortJobs(b *bench, s *world.Server, prefix string, n int) (r peer.Result, 
 		}
 		defer conns[i].Close()
 	}
-	job := world.Job("/bin/true")
-	errs := make(chan error, connections+1)
 	before, all := s.Own(), usage(s)
-	t := time.Now()
-	var wg sync.WaitGroup
-	for i, c := range conns {
-		wg.Go(func() {
-			for k := i; k < n; k += connections {
-				if err := c.Submit(s.WS, fmt.Sprintf("%s-%d", prefix, k), job); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	go func() { errs <- allDone(w, n) }()
-	limit := time.AfterFunc(3*time.Minute, w.Close)
-	defer limit.Stop()
-	err = <-errs
-	wall := time.Since(t)
-	wg.Wait()
+	wall, err := submitAll(s, w, conns, prefix, n, world.Job("/bin/true"), 3*time.Minute)
 	if err != nil {
 		return r, 0, err
 	}
@@ -165,6 +146,31 @@ func shortJobs(b *bench, s *world.Server, prefix string, n int) (r peer.Result, 
 		b.hostCPU = peer.Ms(measure.CPUs(host).Since(before)) / float64(n)
 	}
 	return r, peer.Ms(after.Since(before)) / float64(n), nil
+}
+
+// submitAll submits n equal jobs over some connections, and returns how long it took until the last
+// of them had ended.
+func submitAll(s *world.Server, w *world.Watch, conns []*world.Conn, prefix string, n int, job []byte, most time.Duration) (time.Duration, error) {
+	errs := make(chan error, len(conns)+1)
+	t := time.Now()
+	var wg sync.WaitGroup
+	for i, c := range conns {
+		wg.Go(func() {
+			for k := i; k < n; k += len(conns) {
+				if err := c.Submit(s.WS, fmt.Sprintf("%s-%d", prefix, k), job); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	go func() { errs <- allDone(w, n) }()
+	limit := time.AfterFunc(most, w.Close)
+	defer limit.Stop()
+	err := <-errs
+	wall := time.Since(t)
+	wg.Wait()
+	return wall, err
 }
 
 // allDone reads events until n jobs are Completed. Another end is an error.

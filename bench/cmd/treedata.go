@@ -35,7 +35,11 @@ func treeData(b *bench) error {
 		return err
 	}
 	defer reader.close()
-	var first, again, copied, cpus []float64
+	ssh, absent := peer.StartSSH(b.ctx, filepath.Join(b.dir, "ssh"))
+	if absent == nil {
+		defer ssh.Stop()
+	}
+	var first, again, copied, synced, cpus []float64
 	for round := range b.rounds {
 		if err := os.RemoveAll(filepath.Join(s.Home, "host", "cache")); err != nil { // it may be deleted at any time
 			return err
@@ -58,6 +62,12 @@ func treeData(b *bench) error {
 			return err
 		}
 		copied = append(copied, ms)
+		if absent == nil {
+			if ms, err = ssh.RsyncExec(b.ctx, dir, filepath.Join(b.dir, "synced"), b.stamp, b.pipe); err != nil {
+				return err
+			}
+			synced = append(synced, ms)
+		}
 	}
 	what := fmt.Sprintf("%d files of %d bytes, ro_mount; uploaded and registered in %.3g s", files, size, sent.Seconds())
 	row := measure.Row{
@@ -71,6 +81,16 @@ func treeData(b *bench) error {
 	row = measure.Row{Name: "tree.data.first", Unit: "ms", Value: measure.Median(first), Note: "the first task of a node on the server's disk: " + what}
 	row.Against("cp -a and exec", "", first, copied, false)
 	row.Judge(measure.Bound{Of: "ratio", Least: true, Limit: 1 / 1.5})
+	if err := b.write(row); err != nil {
+		return err
+	}
+	row = measure.Row{Name: "tree.data.rsync", Unit: "ms", Value: measure.Median(first), Note: "the first task of a node, beside rsync over ssh to this machine: " + what}
+	if absent != nil {
+		row.Absent("rsync over ssh and exec", absent.Error())
+		return b.write(row)
+	}
+	row.Against("rsync over ssh and exec", "", first, synced, false)
+	row.Judge(measure.Bound{Of: "ratio", Least: true, Limit: 1 / 0.7})
 	return b.write(row)
 }
 

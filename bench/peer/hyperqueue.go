@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -118,9 +119,9 @@ func (h *HyperQueue) Stop() {
 	_ = h.cmd.Wait()
 }
 
-// venv is the interpreter of a virtual environment with one package, made once.
-func venv(ctx context.Context, cache, pkg string) (string, error) {
-	dir := filepath.Join(cache, pkg)
+// venv is the interpreter of a virtual environment with some packages, made once.
+func venv(ctx context.Context, cache string, packages ...string) (string, error) {
+	dir := filepath.Join(cache, strings.Join(packages, "+"))
 	python := filepath.Join(dir, "bin", "python")
 	if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
 		return python, nil
@@ -133,10 +134,10 @@ func venv(ctx context.Context, cache, pkg string) (string, error) {
 	}
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", "--clear", dir},
-		{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", pkg},
+		append([]string{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"}, packages...),
 	} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("install %s: %w: %s", pkg, err, out[max(0, len(out)-300):])
+			return "", fmt.Errorf("install %s: %w: %s", strings.Join(packages, " "), err, out[max(0, len(out)-300):])
 		}
 	}
 	return python, os.WriteFile(filepath.Join(dir, "ready"), nil, 0o600)

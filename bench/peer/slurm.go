@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/berthml/berth/bench/measure"
 )
 
@@ -177,6 +179,9 @@ func (s *Slurm) command(ctx context.Context, name string, args ...string) *exec.
 	return cmd
 }
 
+// Conf is its configuration, for SLURM_CONF.
+func (s *Slurm) Conf() string { return filepath.Join(s.dir, "slurm.conf") }
+
 // Batch is milliseconds from calling sbatch to the first instruction.
 func (s *Slurm) Batch(ctx context.Context, stamp string, pipe *Pipe) (float64, error) {
 	script := filepath.Join(s.dir, "job.sh")
@@ -205,26 +210,52 @@ func (s *Slurm) timed(ctx context.Context, pipe *Pipe, name string, args ...stri
 // Array runs /bin/true n times as a job array; ends are read from the file Slurm writes of
 // completed jobs.
 func (s *Slurm) Array(ctx context.Context, n int) (Result, error) {
-	before, cpu := s.completed(), time.Duration(0)
-	if used, ok := s.daemons.group.Usage(); ok {
-		cpu = used
-	}
-	t := time.Now()
+	before, cpu, t := s.completed(), s.CPU(), time.Now()
 	cmd := s.command(ctx, "sbatch", "-Q", fmt.Sprintf("--array=0-%d", n-1), "-o", "/dev/null", "--wrap", "exec /bin/true")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Result{}, fmt.Errorf("sbatch: %w: %s", err, out)
 	}
-	for s.completed()-before < n {
-		if time.Since(t) > 10*time.Minute {
-			return Result{}, fmt.Errorf("slurm: %d of %d tasks done in 10 minutes", s.completed()-before, n)
+	if err := s.await(before+n, t); err != nil {
+		return Result{}, err
+	}
+	return Result{PerSecond: float64(n) / time.Since(t).Seconds(), CPU: Ms(s.CPU()-cpu) / float64(n)}, nil
+}
+
+// Many runs /bin/true n times by as many calls of sbatch, 16 at a time.
+func (s *Slurm) Many(ctx context.Context, n int) (Result, error) {
+	before, cpu, t := s.completed(), s.CPU(), time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for range n {
+		g.Go(func() error {
+			if out, err := s.command(ctx, "sbatch", "-Q", "-o", "/dev/null", "--wrap", "exec /bin/true").CombinedOutput(); err != nil {
+				return fmt.Errorf("sbatch: %w: %s", err, out)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Result{}, err
+	}
+	err := s.await(before+n, t)
+	return Result{PerSecond: float64(n) / time.Since(t).Seconds(), CPU: Ms(s.CPU()-cpu) / float64(n)}, err
+}
+
+// CPU is the time of its daemons and of what runs on its nodes, where that is known.
+func (s *Slurm) CPU() time.Duration {
+	used, _ := s.daemons.group.Usage()
+	return used
+}
+
+// await waits until so many tasks are completed.
+func (s *Slurm) await(n int, since time.Time) error {
+	for s.completed() < n {
+		if time.Since(since) > 10*time.Minute {
+			return fmt.Errorf("slurm: %d tasks are not done in 10 minutes", n-s.completed())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	r := Result{PerSecond: float64(n) / time.Since(t).Seconds()}
-	if used, ok := s.daemons.group.Usage(); ok {
-		r.CPU = Ms(used-cpu) / float64(n)
-	}
-	return r, nil
+	return nil
 }
 
 func (s *Slurm) completed() int {

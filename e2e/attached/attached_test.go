@@ -124,6 +124,20 @@ func until(t *testing.T, s *world.Server, want string, args ...string) string {
 	}
 }
 
+// untilSays waits for a function to say something.
+func untilSays(t *testing.T, want string, f func() (string, error)) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		out, err := f()
+		if err == nil && strings.Contains(out, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not say %q: %v\n%s", want, err, out)
+		}
+	}
+}
+
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

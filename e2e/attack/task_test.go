@@ -124,9 +124,9 @@ func TestSecretsBehindTheFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := runJob(t, s, "cat "+path+" && echo was read; cp "+path+" x && echo was copied; ln "+path+" x && echo was linked; echo forged >"+path+
-			" && echo was written; mv -f x "+path+"; rm -f "+path+" && echo was removed; mv "+filepath.Dir(path)+" "+home+"/moved && echo was moved; true")
-		if strings.Contains(out, "was ") {
+		out := runJob(t, s, "cat "+path+" && echo leak: read; cp "+path+" x && echo leak: copied; ln "+path+" x && echo leak: linked; echo forged >"+path+
+			" && echo leak: written; mv -f x "+path+"; rm -f "+path+" && echo leak: removed; mv "+filepath.Dir(path)+" "+home+"/moved && echo leak: moved; true")
+		if strings.Contains(out, "leak: ") {
 			t.Errorf("%s:\n%s", secret, out)
 		}
 		if after, err := os.ReadFile(path); err != nil || secret != "berth.db" && !bytes.Equal(before, after) {

@@ -85,7 +85,7 @@ func features() []feature {
 		{group: "settings", name: "`queue_settings.job_tier`", job: "command: echo ran\nqueue_settings: {job_tier: spot}\n", ok: never},
 		{group: "settings", name: "`identity: aml_token`", job: "command: test -n \"$MLFLOW_TRACKING_TOKEN\" && echo YES\nidentity: {type: aml_token}\n"},
 		{group: "settings", name: "`identity: user_identity`", job: "command: echo ran\nidentity: {type: user_identity}\n", ok: never},
-		{group: "settings", name: "`services`", job: "command: echo ran\nservices: {shell: {type: ssh}}\n", ok: never},
+		{group: "settings", name: "`services`, `ssh`", job: "command: echo READY; while [ ! -e go ]; do sleep 0.1; done; echo YES\nservices: {shell: {type: ssh}}\n", drive: (*cell).enter},
 	}
 }
 

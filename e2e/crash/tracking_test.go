@@ -30,7 +30,7 @@ func TestKillTrackingPostgres(t *testing.T) {
 	pgtest.Need(t, err)
 	defer db.Stop()
 	w := newChaos(t, "database: "+db.URL()+"\n")
-	w.killTracking(kills/2, seed, w.killServer)
+	w.killTracking(kills, seed, w.killServer)
 }
 
 // TestTrackingOfServers is the same with three servers that share a PostgreSQL: the leader is

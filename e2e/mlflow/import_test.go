@@ -1,6 +1,7 @@
 package mlflow_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -25,13 +26,13 @@ func TestImport(t *testing.T) {
 		t.Parallel()
 		python := world.Python(t, clients["3.17.2"]...)
 		address := mlflowServer(t, python).base
-		imported(t, python, address, address)
+		imported(t, python, address, address, 4)
 	})
 	t.Run("folder", func(t *testing.T) {
 		t.Parallel()
 		python := world.Python(t, clients["2.22.5"]...)
 		dir := filepath.Join(t.TempDir(), "mlruns")
-		imported(t, python, dir, "file://"+dir)
+		imported(t, python, dir, "file://"+dir, 3)
 	})
 }
 
@@ -60,25 +61,30 @@ func scripts(t *testing.T, python string) func(env []string, name string, args .
 	}
 }
 
-func imported(t *testing.T, python, from, uri string) {
+// imported imports what fill.py writes, which has a number of runs, and compares.
+func imported(t *testing.T, python, from, uri string, runs int) {
 	t.Helper()
 	s := world.Start(t)
 	there, script := at(uri), scripts(t, python)
-	bring := func(want string) {
+	bring := func(runs, unchanged, points int) {
 		t.Helper()
 		out, err := s.Command("tracking", "import", "--from", from).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Fatalf("import: %v, without %q\n%s", err, want, out)
+		want := fmt.Sprintf("imported 3 experiments, %d runs (%d unchanged), %d points, ", runs, unchanged, points)
+		if err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), "; 0 things were left behind") {
+			t.Fatalf("import: %v, without %q or with something left behind\n%s", err, want, out)
+		}
+		if unchanged == runs && !strings.Contains(string(out), " 0 files (0 bytes), ") {
+			t.Fatalf("files were imported again\n%s", out)
 		}
 		if diff := cmp.Diff(script(there, "dump.py"), script(environ(t, s), "dump.py")); diff != "" {
 			t.Fatalf("after the import the workspace differs (-source +workspace):\n%s", diff)
 		}
 	}
 	script(there, "fill.py")
-	bring("things were left behind")
-	bring("unchanged), 0 points, 0 files")
+	bring(runs, 0, 1004)
+	bring(runs, runs, 0)
 	script(there, "fill.py", "more")
-	bring("things were left behind")
+	bring(runs+1, runs-1, 1005) // the run that has one point more, and the new one
 }
 
 // TestImportKilled: an import that is killed again and again, at another request to its source each

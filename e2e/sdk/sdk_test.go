@@ -42,11 +42,33 @@ var seenPipeline = []string{
 	"failure", "cancel", "refusals",
 }
 
+// The same for batch.py.
+var seenBatch = []string{
+	"endpoint and deployment with a script", "invoked with a folder", "invoked with a file", "invoked with a data asset, an output and other settings",
+	"jobs are listed, and a name is taken once", "an MLflow model without a script", "a pipeline component with a folder and a value", "deleted, and its jobs are left",
+}
+
+// The same for online.py.
+var seenOnline = []string{
+	"endpoint, its keys, and no deployment yet", "blue, its settings and an answer", "logs, and an error of the script", "green, by its name", "mirrored requests",
+	"ten percent, and the flip", "a change, and one that fails and leaves what was there", "keys are replaced, one by one", "tokens, from files",
+	"refused with traffic, and deleted",
+}
+
+func TestPythonOnline(t *testing.T) { tell(t, "online.py", seenOnline) }
+
+func TestPythonBatch(t *testing.T) { tell(t, "batch.py", seenBatch) }
+
 func TestPythonPipeline(t *testing.T) { tell(t, "pipeline.py", seenPipeline) }
 
 func TestPythonSDK(t *testing.T) { tell(t, "story.py", seen) }
 
 func TestPythonCompute(t *testing.T) { tell(t, "compute.py", seenCompute) }
+
+// seenWorkspace is what the story of workspaces says, in order.
+var seenWorkspace = []string{"create by the SDK's own template", "a job in it", "delete with dependent resources"}
+
+func TestPythonWorkspace(t *testing.T) { tell(t, "workspace.py", seenWorkspace) }
 
 // tell runs a story with each version of the SDK, against a server of its own.
 func tell(t *testing.T, file string, seen []string) {

@@ -83,6 +83,9 @@ inputs:
 	if !strings.Contains(told, "70000000") {
 		t.Errorf("the large file came as\n%s", told)
 	}
+	y.removed("bykey", func(name string) bool {
+		return strings.Contains(send(t, http.MethodGet, box+sas+"&restype=container&comp=list", ""), "<Name>"+name+"</Name>")
+	})
 	// Two datastores open it: which one is meant has to be said. With one left, its address is
 	// enough.
 	out, err := y.command("job", "create", "--file", y.file("two.yaml", y.yaml("two", strings.ReplaceAll(copies, "azureml://datastores/lake/paths", box)))).CombinedOutput()

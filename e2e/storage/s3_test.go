@@ -188,7 +188,8 @@ func TestS3Away(t *testing.T) {
 	}
 }
 
-// TestS3Partial: what a job has written when it is cancelled, or fails, is there.
+// TestS3Partial: what a job has written when it is cancelled, or fails, is there, and named as
+// partial.
 func TestS3Partial(t *testing.T) {
 	s := startS3(t)
 	y := begin(t, "")
@@ -198,13 +199,13 @@ command: echo half > ${{outputs.o}}/x && echo wrote && END
 outputs:
   o: {type: uri_folder, path: azureml://datastores/lake/paths/NAME, mode: rw_mount}
 `
-	if status, told := y.job("fails", strings.NewReplacer("END", "exit 3", "NAME", "fails").Replace(writes)); status != "Failed" {
+	if status, told := y.job("fails", strings.NewReplacer("END", "exit 3", "NAME", "fails").Replace(writes)); status != "Failed" || !strings.Contains(told, "output o: partial") {
 		t.Errorf("%s:\n%s", status, told)
 	}
 	y.berth("job", "create", "--file", y.file("job.yaml", y.yaml("cancelled", strings.NewReplacer("END", "sleep 1000", "NAME", "cancelled").Replace(writes))))
 	y.until("cancelled", "wrote", "logs", "cancelled")
 	y.berth("job", "cancel", "-n", "cancelled")
-	if status, told := y.end("cancelled"); status != "Canceled" {
+	if status, told := y.end("cancelled"); status != "Canceled" || !strings.Contains(told, "output o: partial") {
 		t.Errorf("%s:\n%s", status, told)
 	}
 	for _, name := range []string{"fails", "cancelled"} {

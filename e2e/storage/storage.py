@@ -1,13 +1,15 @@
 """Storage elsewhere with the unmodified SDK: datastores of Azure's kinds are created, listed and used. Prints one line for each thing
 that was seen to work.
 
-Arguments: the endpoint of an emulator of Azure's Blob service, its account and key. The environment is that of `berth azure-env`.
+Each storage has the file in/a.txt and the table table/MLTable of table/rows.csv. Arguments: the endpoint of an emulator of Azure's Blob service, its account and key; the same of a file share, and its name. The environment is that of
+`berth azure-env`.
 """
 
 import os
 import sys
 
 from azure.ai.ml import Input, MLClient, Output, command
+from azure.ai.ml.constants import InputOutputModes
 from azure.ai.ml.entities import (
     AccountKeyConfiguration,
     AzureBlobDatastore,
@@ -20,7 +22,7 @@ from azure.ai.ml.entities import (
 from azure.core.exceptions import HttpResponseError
 from azure.identity import DefaultAzureCredential
 
-endpoint, account, key = sys.argv[1:]
+endpoint, account, key, share_endpoint, share_account, share_key, share = sys.argv[1:]
 client = MLClient(
     DefaultAzureCredential(),
     os.environ["AZURE_SUBSCRIPTION_ID"],
@@ -40,12 +42,19 @@ for made in (
     AzureBlobDatastore(name="blobs", container_name="box", credentials=by_key, **where),
     AzureDataLakeGen2Datastore(name="files", filesystem="box", credentials=by_key, **where),
     AzureDataLakeGen2Datastore(name="principal", filesystem="box", credentials=principal, **where),
-    AzureFileDatastore(name="share", file_share_name="box", credentials=by_key, **where),
+    AzureFileDatastore(
+        name="share",
+        file_share_name=share,
+        account_name=share_account,
+        endpoint=share_endpoint,
+        protocol="http",
+        credentials=AccountKeyConfiguration(account_key=share_key),
+    ),
 ):
     client.datastores.create_or_update(made)
     got = client.datastores.get(made.name)
-    assert type(got) is type(made) and got.account_name == account, got
-    assert key not in str(got) and "s3cret" not in str(got), got
+    assert type(got) is type(made) and got.account_name == made.account_name, got
+    assert key not in str(got) and share_key not in str(got) and "s3cret" not in str(got), got
 names = {d.name for d in client.datastores.list()}
 assert names >= {"blobs", "files", "principal", "share", "workspaceblobstore"}, names
 assert "lake" not in names, names  # of a kind that the SDK does not know and would fail at
@@ -59,12 +68,26 @@ def run(name, datastore, path):
     job = client.jobs.create_or_update(
         command(
             name=name,
-            command="cat ${{inputs.folder}}/a.txt ${{inputs.asset}} > ${{outputs.o}}/both.txt && cat ${{outputs.o}}/both.txt",
+            command="cat ${{inputs.folder}}/a.txt ${{inputs.asset}} > ${{outputs.o}}/both.txt && cat ${{outputs.o}}/both.txt"
+            " && echo changed > ${{inputs.own}}/a.txt && echo ${{inputs.uri}} > ${{outputs.o}}/direct.txt",
             environment="plain@latest",
             properties={"berth.environment": "host"},
             compute="local",
-            inputs={"folder": Input(type="uri_folder", path=path), "asset": Input(type="uri_file", path="azureml:alpha:1")},
-            outputs={"o": Output(type="uri_folder", path=f"azureml://datastores/{datastore}/paths/out/{name}", name=name, version="7")},
+            inputs={
+                "folder": Input(type="uri_folder", path=path, mode=InputOutputModes.RO_MOUNT),
+                "own": Input(type="uri_folder", path=path, mode=InputOutputModes.DOWNLOAD),
+                "uri": Input(type="uri_folder", path=path, mode=InputOutputModes.DIRECT),
+                "asset": Input(type="uri_file", path="azureml:alpha:1"),
+            },
+            outputs={
+                "o": Output(
+                    type="uri_folder",
+                    path=f"azureml://datastores/{datastore}/paths/out/{name}",
+                    mode=InputOutputModes.RW_MOUNT,
+                    name=name,
+                    version="7",
+                )
+            },
         )
     )
     client.jobs.stream(job.name)
@@ -81,8 +104,46 @@ run("bylake", "files", "azureml://datastores/files/paths/in/")
 seen("the same by a file system")
 run("bys3", "lake", "azureml://datastores/lake/paths/in/")
 seen("the same by S3")
+run("bydisk", "disk", "azureml://datastores/disk/paths/in/")
+seen("the same by a folder")
+run("byshare", "share", "azureml://datastores/share/paths/in/")
+seen("the same by a file share")
 
-for datastore, why in (("principal", "ServicePrincipal"), ("share", "AzureFile")):
+def table(name, datastore):
+    """A table in every mode, a writable copy of a folder, and an output that is uploaded at the end."""
+    at = f"azureml://datastores/{datastore}/paths"
+    job = client.jobs.create_or_update(
+        command(
+            name=name,
+            command="cat ${{inputs.rows}}/rows.csv > ${{outputs.o}}/mounted && cp ${{inputs.own}}/rows.csv ${{outputs.o}}/own && echo more >> ${{inputs.own}}/rows.csv"
+            " && cp ${{inputs.whole}}/rows.csv ${{outputs.o}}/whole && test -f ${{inputs.whole}}/MLTable && ! test -e ${{inputs.rows}}/MLTable"
+            " && echo ${{inputs.uri}} > ${{outputs.o}}/uri && echo changed > ${{inputs.copy}}/a.txt && echo new > ${{inputs.copy}}/b.txt && echo one > ${{outputs.file}}",
+            environment="plain@latest",
+            properties={"berth.environment": "host"},
+            compute="local",
+            inputs={
+                "rows": Input(type="mltable", path=f"{at}/table", mode=InputOutputModes.EVAL_MOUNT),
+                "own": Input(type="mltable", path=f"{at}/table", mode=InputOutputModes.EVAL_DOWNLOAD),
+                "whole": Input(type="mltable", path=f"{at}/table", mode=InputOutputModes.RO_MOUNT),
+                "uri": Input(type="mltable", path=f"{at}/table", mode=InputOutputModes.DIRECT),
+                "copy": Input(type="uri_folder", path=f"{at}/in", mode=InputOutputModes.RW_MOUNT),
+            },
+            outputs={
+                "o": Output(type="uri_folder", path=f"{at}/out/{name}", mode=InputOutputModes.UPLOAD),
+                "file": Output(type="uri_file", path=f"{at}/out/{name}.txt", mode=InputOutputModes.RW_MOUNT),
+            },
+        )
+    )
+    client.jobs.stream(job.name)
+    job = client.jobs.get(job.name)
+    assert job.status == "Completed", job
+
+
+for datastore in ("blobs", "files", "lake", "share", "disk"):
+    table("table" + datastore, datastore)
+    seen(f"a table of {datastore} in every mode")
+
+for datastore, why in (("principal", "is not a host of Azure"),):
     try:
         job = client.jobs.create_or_update(
             command(

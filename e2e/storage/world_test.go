@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,10 +22,11 @@ import (
 
 // story is a server with somebody who uses it.
 type story struct {
-	t   *testing.T
-	s   *world.Server
-	dir string
-	env []string
+	t       *testing.T
+	s       *world.Server
+	dir     string
+	env     []string
+	account *syscall.SysProcAttr // of whose account it is; nil is that of the test
 }
 
 func begin(t *testing.T, config string) *story {
@@ -42,7 +44,7 @@ func begin(t *testing.T, config string) *story {
 func (y *story) file(name, text string) string {
 	y.t.Helper()
 	p := filepath.Join(y.dir, name)
-	if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
 		y.t.Fatal(err)
 	}
 	return p
@@ -62,6 +64,7 @@ func (y *story) as(name string) *story {
 func (y *story) command(args ...string) *exec.Cmd {
 	cmd := y.s.Command(args...)
 	cmd.Env = append(cmd.Env, y.env...)
+	cmd.SysProcAttr = y.account
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/store"
 )
 
 // treeService walks /subscriptions/… to the service of what is named.
@@ -14,6 +15,7 @@ type treeService struct {
 	defaultWorkspace berth.Workspace
 	workspaces       *workspaceService
 	groups           *groupService
+	templates        *templateService
 	docs             *documentService
 	jobs             *jobService
 	computes         *computeService
@@ -115,9 +117,9 @@ func (s *treeService) group(c *call, sub string, p []string) error {
 	case len(p) == 1:
 		return s.groups.resourceGroup(c, sub, p[0])
 	case fold(p, 1, "deployments"):
-		return s.groups.deployment(c, sub, p[0], p[2:])
+		return s.templates.deployments(c, sub, p[0], p[2:])
 	case fold(p, 1, "providers") && fold(p, 2, "Microsoft.Resources") && fold(p, 3, "deployments"):
-		return s.groups.deployment(c, sub, p[0], p[4:])
+		return s.templates.deployments(c, sub, p[0], p[4:])
 	case fold(p, 1, "providers") && fold(p, 2, berth.Provider) && fold(p, 3, "workspaces"):
 		if len(p) == 4 {
 			return s.workspaces.listWorkspaces(c, sub, p[0])
@@ -130,8 +132,58 @@ func (s *treeService) group(c *call, sub string, p []string) error {
 		return s.inWorkspace(c, ws, p[5:])
 	case fold(p, 1, "providers") && fold(p, 2, berth.Provider):
 		return s.elsewhere(c, sub, p[0], p[3:])
+	case len(p) == 5 && fold(p, 1, "providers") && beside[strings.ToLower(p[2]+"/"+p[3])] != "":
+		return s.besideWorkspace(c, sub, p)
 	}
 	return notFound(c)
+}
+
+// besideWorkspace answers for what Azure keeps around a workspace, and this server does not. One
+// that a workspace names is there as its name only, since clients ask for it when they delete a
+// workspace with everything around it; there is nothing to delete.
+func (s *treeService) besideWorkspace(c *call, sub string, p []string) error {
+	what := strings.TrimPrefix(beside[strings.ToLower(p[2]+"/"+p[3])], "a ")
+	id := "/subscriptions/" + sub + "/resourceGroups/" + strings.Join(p, "/")
+	switch c.r.Method {
+	case http.MethodDelete:
+		return c.empty(http.StatusNoContent)
+	case http.MethodGet, http.MethodHead:
+		named, err := s.workspaces.names(c, id)
+		if err != nil || !named {
+			return orError(err, berth.Errorf(berth.NotFound, "there is nothing at %s: workspaces of this server need no %s", id, what))
+		}
+		return c.send(http.StatusOK, map[string]any{
+			"id": id, "name": p[4], "type": p[2] + "/" + p[3], "location": s.workspaces.location,
+			"properties": map[string]any{"provisioningState": "Succeeded", "berth": map[string]any{"note": "workspaces of this server need no " + what + "; this is its name only"}},
+		})
+	}
+	return berth.Errorf(berth.Unsupported, "this server makes no %s/%s: its workspaces need no %s", p[2], p[3], what)
+}
+
+func orError(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// names says whether a workspace names a resource as one of those around it.
+func (s *workspaceService) names(c *call, id string) (bool, error) {
+	found := false
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
+		docs, err := tx.List(store.Query{Kind: kindWorkspace})
+		for _, d := range docs {
+			_, props, err := bodyOf(d)
+			if err != nil {
+				return err
+			}
+			for _, k := range []string{"storageAccount", "keyVault", "applicationInsights", "containerRegistry"} {
+				found = found || strings.EqualFold(text(props, k), id)
+			}
+		}
+		return err
+	})
+	return found, err
 }
 
 // enter finds the workspace and puts its canonical name into the call.

@@ -24,6 +24,8 @@ type Attached interface {
 	// Check refuses a compute for which this server has no driver, that could never work, or that
 	// cannot take the place of old, which is nil for a new one.
 	Check(workspace, name string, old, body json.RawMessage) error
+	// CheckProvider refuses an attached compute that cannot make the nodes of a cluster.
+	CheckProvider(workspace, name string, body json.RawMessage) error
 	// Connect takes the connection of an agent that shows token, or says why not.
 	Connect(w http.ResponseWriter, r *http.Request, token string) error
 	// Drop ends the connection of a compute's machine.
@@ -38,6 +40,8 @@ var errNoneAttached = berth.Errorf(berth.Unsupported, "this server does not atta
 func (noneAttached) Check(string, string, json.RawMessage, json.RawMessage) error {
 	return errNoneAttached
 }
+
+func (noneAttached) CheckProvider(string, string, json.RawMessage) error { return errNoneAttached }
 
 func (noneAttached) Connect(http.ResponseWriter, *http.Request, string) error { return errNoneAttached }
 func (noneAttached) Drop(*store.Doc)                                          {}
@@ -57,6 +61,9 @@ func (c computeCall) checkAttached(d *store.Doc, body map[string]any, st *berth.
 	if err != nil {
 		return err
 	}
+	if spec, err := berth.ReadPool(raw); err == nil && spec.Properties.AgentKey != "" && c.who.Role != auth.Admin {
+		return berth.Errorf(berth.Denied, "agentKey names a key of the server's own SSH agent, which only administrators may use; attach the machine with a key file or password, or from the machine itself with `berth compute attach --this-machine`")
+	}
 	var old json.RawMessage
 	if !created {
 		old = d.Body
@@ -71,9 +78,14 @@ func (c computeCall) checkAttached(d *store.Doc, body map[string]any, st *berth.
 	return nil
 }
 
-// shapeAttached adds what is known of a machine. "berth" is ours.
+// shapeAttached adds what is known of a machine. "berth" is ours. The server's own machine needs no
+// connection.
 func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
 	p["isAttachedCompute"] = true
+	if berth.IsLocal(d.Name) {
+		p["berth"] = map[string]any{"reason": "this machine"}
+		return
+	}
 	a := st.Attached
 	if a == nil {
 		a = &berth.AttachedState{}

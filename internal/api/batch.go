@@ -136,10 +136,7 @@ func shapeBatch(c *call, d *store.Doc, p map[string]any) {
 	if p["deploymentConfiguration"] != nil {
 		return
 	}
-	for k, v := range map[string]any{
-		"miniBatchSize": 10, "maxConcurrencyPerInstance": 1, "outputAction": "AppendRow", "outputFileName": "predictions.csv", "errorThreshold": -1,
-		"loggingLevel": "Info", "retrySettings": map[string]any{"maxRetries": 3, "timeout": "PT30S"}, "resources": map[string]any{"instanceCount": 1, "properties": map[string]any{}},
-	} {
+	for k, v := range batch.Defaults() {
 		setDefault(p, k, v)
 	}
 }

@@ -42,6 +42,23 @@ func TestTokens(t *testing.T) {
 	x.as(task, "GET", "/history/v1.0"+x.ws+"/runs/j/details", nil).want(403)
 }
 
+// TestIdentityOfTasks: a process of a task gets no access tokens, whatever else it sends.
+func TestIdentityOfTasks(t *testing.T) {
+	x := open(t)
+	const vm, app, oauth = "/metadata/identity/oauth2/token?resource=x", "/msi/token?resource=x", "/common/oauth2/v2.0/token"
+	form := "grant_type=client_credentials&scope=x&client_secret=" + x.admin
+	for _, more := range [][]string{nil, {"secret", "bi_x"}, {"X-IDENTITY-HEADER", "bi_x"}} {
+		from := append([]string{testTask, "1"}, more...)
+		x.as(x.admin, "GET", vm, nil, from...).want(403)
+		x.as("", "POST", oauth, form, append(from, "Content-Type", "application/x-www-form-urlencoded")...).want(403)
+	}
+	x.as("", "GET", app, nil, testTask, "1", "X-IDENTITY-HEADER", x.admin).want(403)
+	x.as("", "GET", app, nil, testTask, "1", "X-IDENTITY-HEADER", x.admin, "secret", "bi_x").want(403)
+	x.as("", "GET", app, nil, testTask, "1", "X-IDENTITY-HEADER", "bi_x").want(401) // it is looked at, and not valid
+	x.as(x.admin, "GET", vm, nil).want(200)
+	x.as("", "POST", oauth, form, "Content-Type", "application/x-www-form-urlencoded").want(200)
+}
+
 func TestBootstrap(t *testing.T) {
 	x := open(t)
 	var list []map[string]any
@@ -62,7 +79,13 @@ func TestBootstrap(t *testing.T) {
 func TestWorkspaceByTemplate(t *testing.T) {
 	x := open(t)
 	dep := "/subscriptions/sub/resourcegroups/Group/providers/Microsoft.Resources/deployments/d1"
-	tmpl := map[string]any{"properties": map[string]any{"parameters": map[string]any{"workspaceName": map[string]any{"value": "made"}, "description": map[string]any{"value": "mine"}}}}
+	tmpl := `{"properties": {"parameters": {"workspaceName": {"value": "made"}, "description": {"value": "mine"}, "vnet": {"value": ""}}, "template": {
+		"parameters": {"workspaceName": {"type": "string"}, "description": {"type": "string"}, "vnet": {"type": "string"}, "kind": {"type": "string", "defaultValue": "default"}},
+		"resources": [
+			{"condition": "[not(empty(parameters('vnet')))]", "type": "Microsoft.Network/virtualNetworks", "name": "[parameters('vnet')]"},
+			{"type": "Microsoft.MachineLearningServices/workspaces", "name": "[parameters('workspaceName')]", "kind": "[parameters('kind')]",
+				"properties": {"description": "[parameters('description')]", "imageBuildCompute": "", "encryption": {"keyVaultProperties": {"id": ""}}}}
+		]}}}`
 	a := x.do("PUT", dep, tmpl).want(201)
 	if a.header.Get("Azure-AsyncOperation") == "" || a.header.Get("Retry-After") != "1" {
 		t.Errorf("headers %v", a.header)

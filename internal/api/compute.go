@@ -105,8 +105,15 @@ func (c computeCall) checkCluster(tx *store.Tx, d *store.Doc, body, props map[st
 	if err != nil {
 		return err
 	}
-	if st.Warnings, err = c.s.sizes.fits(d.Name, size); err != nil {
+	site, err := c.checkProvider(tx, d, body, created)
+	if err != nil {
 		return err
+	}
+	st.Warnings = nil
+	if site == "" {
+		if st.Warnings, err = c.s.sizes.fits(d.Name, size); err != nil {
+			return err
+		}
 	}
 	limits, err := c.limitWarnings(tx, v, size)
 	if err != nil {
@@ -339,6 +346,9 @@ func (c computeCall) requestDeletion(tx *store.Tx, r *resource, d *store.Doc, dr
 		err = c.mayOperate(d, st.Instance)
 	} else {
 		err = c.madeIt(r, d, "delete")
+	}
+	if err == nil && st.Attached != nil {
+		err = unprovided(tx, d)
 	}
 	if err != nil || st.Deleting() {
 		return err

@@ -64,13 +64,9 @@ func (s *costService) spending(c *call) error {
 		return berth.Errorf(berth.Invalid, "since is %s, which is after until, %s", since.Format(time.RFC3339), until.Format(time.RFC3339))
 	}
 	var out berth.Spending
-	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
-		meters, err := cost.Meters(tx, c.ws.Key(), s.local, since, c.now)
-		if err != nil {
-			return err
-		}
-		out = cost.Tally(meters, by, cost.Window{Since: since, Until: until})
-		return nil
+	err = s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
+		out, err = cost.Spending(tx, c.ws.Key(), s.local, by, cost.Window{Since: since, Until: until}, c.now)
+		return err
 	})
 	if err != nil {
 		return err

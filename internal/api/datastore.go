@@ -89,7 +89,7 @@ func checkDatastore(c *call, tx *store.Tx, name, _ string, p map[string]any) err
 		return err
 	}
 	switch kind := text(p, "datastoreType"); kind {
-	case storage.AzureBlob, storage.AzureLake, "AzureFile", "AzureDataLakeGen1", "OneLake", "Hdfs":
+	case storage.AzureBlob, storage.AzureLake, storage.AzureFile, "AzureDataLakeGen1", "OneLake", "Hdfs":
 		return nil // Azure takes them as they are, and says at their first use what is wrong
 	case storage.S3, storage.Google, storage.Folder:
 		s, err := storage.Read(p)

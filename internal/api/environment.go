@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"reflect"
 	"strings"
 
@@ -137,8 +138,9 @@ func (c *call) definitionOf(tx *store.Tx, p map[string]any) (map[string]any, err
 	}, err
 }
 
-// contentOf is what is in a folder to build from: its files and what they hold, since clients
-// upload the same folder under another name; and its address where that cannot be looked at.
+// contentOf is what is in a folder to build from, or what a model consists of: files and what they
+// hold, since clients upload the same folder under another name; and its address where that cannot
+// be looked at.
 func (c *call) contentOf(tx *store.Tx, uri string) (string, error) {
 	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
 	if uri == "" || err != nil || !place.Ours() {
@@ -158,10 +160,17 @@ func (c *call) contentOf(tx *store.Tx, uri string) (string, error) {
 			break
 		}
 	}
-	if files.Len() == 0 {
+	if files.Len() > 0 {
+		return files.String(), nil
+	}
+	b, err := tx.Blob(place.Container, place.Name)
+	if berth.CodeOf(err) == berth.NotFound {
 		return place.Container + "/" + place.Name, nil
 	}
-	return files.String(), nil
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%q %s", path.Base(b.Name), b.Hash), nil
 }
 
 // without is a mapping without what is null in it.

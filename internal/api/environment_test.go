@@ -81,4 +81,21 @@ func TestEnvironmentIsFixed(t *testing.T) {
 	nameless := x.ws + "/environments/CliV2AnonymousEnvironment/versions/h"
 	x.do("PUT", nameless, props("image", "i", "isAnonymous", true)).want(201)
 	x.do("PUT", nameless, props("image", "j", "isAnonymous", true)).want(200)
+
+	// So are those of a model without a name.
+	model := func(name, file, text, uri string) map[string]any {
+		t.Helper()
+		folder(name, file, text)
+		return props("isAnonymous", true, "modelUri", "azureml://datastores/workspaceblobstore/paths/up/"+uri)
+	}
+	at := x.ws + "/models/0123abcd/versions/1"
+	x.do("PUT", at, model("m1", "w.pkl", "1", "m1")).want(201)
+	x.do("PUT", at, model("m2", "w.pkl", "1", "m2")).want(200).is("properties.modelUri", x.do("GET", at, nil).want(200).at("properties.modelUri"))
+	x.do("PUT", at, model("m3", "w.pkl", "2", "m3")).want(409)
+	file := x.ws + "/models/0123abce/versions/1"
+	x.do("PUT", file, model("m1", "w.pkl", "1", "m1/w.pkl")).want(201)
+	x.do("PUT", file, model("m2", "w.pkl", "1", "m2/w.pkl")).want(200)
+	x.do("PUT", file, model("m4", "v.pkl", "1", "m4/v.pkl")).want(409)
+	x.do("PUT", x.ws+"/models/named/versions/1", props("modelUri", "azureml://datastores/workspaceblobstore/paths/up/m1")).want(201)
+	x.do("PUT", x.ws+"/models/named/versions/1", props("modelUri", "azureml://datastores/workspaceblobstore/paths/up/m2")).want(409)
 }

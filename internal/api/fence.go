@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 )
 
 // errTask is the answer to a process of a task where only people and their programs are wanted.
@@ -16,10 +17,11 @@ func (s *Server) NotForTasks(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, errTask("the server's socket"))
 }
 
-// identified refuses a process of a task at the identity endpoint.
-func (s *identityService) identified(next http.HandlerFunc) http.HandlerFunc {
+// identified refuses a process of a task at the identity endpoint, unless what next takes as its
+// key is the token of an instance, which is checked for where it comes from.
+func (s *identityService) identified(next http.HandlerFunc, key func(*http.Request) string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.fromTask != nil && s.fromTask(r) {
+		if s.fromTask != nil && !auth.OfInstance(key(r)) && s.fromTask(r) {
 			s.front.fail(w, r, errTask("the identity endpoint"))
 			return
 		}

@@ -74,11 +74,7 @@ func (c streamCall) follower() (done func(), err error) {
 		c.w.Header().Set("Connection", "close") // its descriptor is needed
 		return nil, errCrowded
 	}
-	patience := c.s.Patience
-	if patience == 0 {
-		patience = readerPatience
-	}
-	w := &followerWriter{ResponseWriter: c.w, rc: http.NewResponseController(c.w), stop: c.s.gate.stop, patience: patience}
+	w := c.s.patient(c.w, c.s.gate.stop)
 	c.w = w
 	return func() {
 		w.allow() // what is buffered goes out after this
@@ -86,18 +82,28 @@ func (c streamCall) follower() (done func(), err error) {
 	}, nil
 }
 
-// readerPatience is how long a follower may take nothing of what it is sent.
+// readerPatience is how long a client may take nothing of what it is sent.
 const readerPatience = time.Minute
 
-// readerPart is how much of a file is sent within that time.
+// readerPart is how much of an answer or a file is sent within that time.
 const readerPart = 1 << 20
+
+// patient gives the writes of an answer deadlines. Once the handler is done, it calls allow for
+// what is buffered then.
+func (s *Server) patient(w http.ResponseWriter, stop context.Context) *followerWriter {
+	patience := s.Patience
+	if patience == 0 {
+		patience = readerPatience
+	}
+	return &followerWriter{ResponseWriter: w, rc: http.NewResponseController(w), stop: stop, patience: patience}
+}
 
 // A followerWriter gives each write a deadline. When one passes, the write fails and the request's
 // context ends.
 type followerWriter struct {
 	http.ResponseWriter
 	rc       *http.ResponseController
-	stop     context.Context // ends when the server stops, which has a deadline of its own
+	stop     context.Context // ends when the answer has to: the server's stop has a deadline of its own
 	patience time.Duration
 }
 
@@ -116,10 +122,16 @@ func (w *followerWriter) until(t time.Time) {
 	}
 }
 
-func (w *followerWriter) Write(p []byte) (int, error) {
-	w.allow()
+func (w *followerWriter) Write(p []byte) (all int, err error) {
 	defer w.rest()
-	return w.ResponseWriter.Write(p)
+	for {
+		w.allow()
+		n, err := w.ResponseWriter.Write(p[:min(len(p), readerPart)])
+		all += n
+		if p = p[n:]; err != nil || len(p) == 0 {
+			return all, err
+		}
+	}
 }
 
 func (w *followerWriter) Flush() {

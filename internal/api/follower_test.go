@@ -23,28 +23,8 @@ func TestFollowerThatNeverReadsIsCutOff(t *testing.T) {
 	x.h.(*api.Server).Patience = time.Second
 	srv := httptest.NewServer(x.h)
 	defer srv.Close()
-	mlflow := "/mlflow/v1.0" + x.ws + "/api/2.0/mlflow/"
-	run := x.do("POST", mlflow+"runs/create", `{"experiment_id": "0"}`, "Content-Type", "application/json").want(200).at("run.info.run_id").(string)
-	for batch := range 100 { // more than the buffers of a connection hold
-		var b strings.Builder
-		for i := range 1000 {
-			fmt.Fprintf(&b, `,{"key": "%s", "value": 1, "timestamp": %d}`, strings.Repeat("k", 200), batch*1000+i)
-		}
-		x.do("POST", mlflow+"runs/log-batch", `{"run_id": "`+run+`", "metrics": [`+b.String()[1:]+`]}`, "Content-Type", "application/json").want(200)
-	}
-	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(conn, "GET /mlflow/v1.0%s/api/2.0/berth/metrics/stream?run_id=%s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", x.ws, run, x.admin)
-	head := bufio.NewReaderSize(conn, 16)
-	if line, err := head.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-		t.Fatalf("%q %v", line, err)
-	}
+	run := x.runWithPoints()
+	x.neverRead(srv, "berth/metrics/stream?run_id="+run)
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		page := x.do("GET", "/metrics", nil).want(http.StatusOK)
 		if strings.Contains(string(page.raw), "\nberth_followers 0\n") {
@@ -52,6 +32,73 @@ func TestFollowerThatNeverReadsIsCutOff(t *testing.T) {
 		}
 		if time.Since(begin) > time.Minute {
 			t.Fatal("a client that does not read is still a follower")
+		}
+	}
+}
+
+// pointKey is the metric of runWithPoints.
+var pointKey = strings.Repeat("k", 200)
+
+// runWithPoints makes a run with more points than the buffers of a connection hold.
+func (x *house) runWithPoints() string {
+	x.t.Helper()
+	mlflow := "/mlflow/v1.0" + x.ws + "/api/2.0/mlflow/"
+	run := x.do("POST", mlflow+"runs/create", `{"experiment_id": "0"}`, "Content-Type", "application/json").want(200).at("run.info.run_id").(string)
+	for batch := range 100 {
+		var b strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&b, `,{"key": "%s", "value": 1, "timestamp": %d}`, pointKey, batch*1000+i)
+		}
+		x.do("POST", mlflow+"runs/log-batch", `{"run_id": "`+run+`", "metrics": [`+b.String()[1:]+`]}`, "Content-Type", "application/json").want(200)
+	}
+	return run
+}
+
+// neverRead asks the tracking API for something and reads the first line of the answer only.
+func (x *house) neverRead(srv *httptest.Server, call string) {
+	x.t.Helper()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		x.t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /mlflow/v1.0%s/api/2.0/%s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", x.ws, call, x.admin)
+	head := bufio.NewReaderSize(conn, 16)
+	if line, err := head.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		x.t.Fatalf("%q %v", line, err)
+	}
+}
+
+// TestAnswerThatNobodyReadsIsCutOff: a client of the tracking API that does not read an answer
+// holds its connection and the goroutine that writes for a while only, whatever the answer is.
+func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
+	x := open(t)
+	x.h.(*api.Server).Patience = time.Second
+	srv := httptest.NewUnstartedServer(x.h)
+	cut := make(chan struct{}, 8)
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			cut <- struct{}{}
+		}
+	}
+	srv.Start()
+	t.Cleanup(srv.Close) // after the connections below
+	run := x.runWithPoints()
+	artifact := "mlflow-artifacts/artifacts/0/" + run + "/artifacts/large"
+	x.do("PUT", "/mlflow/v1.0"+x.ws+"/api/2.0/"+artifact, strings.Repeat("x", 32<<20)).want(200)
+	for _, call := range []string{
+		"mlflow/metrics/get-history?run_id=" + run + "&metric_key=" + pointKey,      // in pieces
+		"mlflow/metrics/get-history-bulk?run_id=" + run + "&metric_key=" + pointKey, // in one
+		artifact, // a file
+	} {
+		x.neverRead(srv, call)
+		select {
+		case <-cut:
+		case <-time.After(time.Minute):
+			t.Fatalf("%.60s: a client that does not read is still served", call)
 		}
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// groupService serves resource groups, template deployments, and the rows of the table that are
-// below a resource group.
+// groupService serves resource groups, and the rows of the table that are below a resource group.
 type groupService struct {
 	db         *store.DB
 	location   string
@@ -20,13 +19,7 @@ type groupService struct {
 	workspaces *workspaceService
 }
 
-// Resource groups and template deployments: what `az group create` and `az ml workspace create`
-// use.
-
-const (
-	kindGroup      = "resourceGroups"
-	kindDeployment = "deployments"
-)
+const kindGroup = "resourceGroups"
 
 func tenant() string { return auth.TenantID }
 
@@ -180,6 +173,9 @@ func (s *groupService) deleteGroup(c *call, sub, name string) error {
 		if len(held) > 0 {
 			return berth.Errorf(berth.Conflict, "resource group %s holds registry %s; delete that first", name, held[0].Name)
 		}
+		if err := forgetDeployments(tx, sub, name); err != nil {
+			return err
+		}
 		return tx.Delete("", kindGroup, groupKey(sub, name), "")
 	})
 	if err != nil && berth.CodeOf(err) != berth.NotFound {
@@ -208,77 +204,4 @@ func (s *groupService) putServerDoc(c *call, kind, name, parent string, body map
 		return tx.Save(d)
 	})
 	return d, err
-}
-
-// deployment accepts the ARM template with which clients create a workspace. Only its parameters
-// matter.
-func (s *groupService) deployment(c *call, sub, group string, p []string) error {
-	switch {
-	case len(p) == 2 && fold(p, 1, "operations"):
-		return c.send(http.StatusOK, map[string]any{"value": []any{}})
-	case len(p) == 2 && fold(p, 1, "validate"):
-		return c.send(http.StatusOK, map[string]any{"properties": map[string]any{"provisioningState": "Succeeded"}})
-	case len(p) != 1:
-		return notFound(c)
-	}
-	name := p[0]
-	id := "/subscriptions/" + sub + "/resourceGroups/" + group + "/providers/Microsoft.Resources/deployments/" + name
-	done := map[string]any{"id": id, "name": name, "properties": map[string]any{"provisioningState": "Succeeded", "outputs": map[string]any{}}}
-	switch c.r.Method {
-	case http.MethodGet:
-		err := s.db.View(c.ctx(), func(tx *store.Tx) error {
-			_, err := tx.Get("", kindDeployment, groupKey(sub, group)+"/"+name, "")
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return c.send(http.StatusOK, done)
-	case http.MethodPut:
-		body, err := c.body()
-		if err != nil {
-			return err
-		}
-		ws, doc, err := templateWorkspace(sub, group, body)
-		if err != nil {
-			return err
-		}
-		if err := s.workspaces.putWorkspace(c, ws, doc, false); err != nil {
-			return err
-		}
-		if _, err := s.putServerDoc(c, kindDeployment, groupKey(sub, group)+"/"+name, "", map[string]any{"workspace": ws.ID()}); err != nil {
-			return err
-		}
-		c.operation("put", ws.ID())
-		return c.send(http.StatusCreated, done)
-	}
-	return methodError(c)
-}
-
-// templateWorkspace reads the workspace out of a template's parameters.
-func templateWorkspace(sub, group string, body map[string]any) (berth.Workspace, map[string]any, error) {
-	params, _ := dig(body, "properties.parameters").(map[string]any)
-	value := func(k string) any {
-		p, _ := params[k].(map[string]any)
-		return p["value"]
-	}
-	name, _ := value("workspaceName").(string)
-	if name == "" {
-		return berth.Workspace{}, nil, berth.Errorf(berth.Unsupported, "this template creates no workspace (it has no parameter workspaceName); other templates are not deployed here")
-	}
-	props := map[string]any{}
-	for from, to := range map[string]string{
-		"friendlyName": "friendlyName", "description": "description", "publicNetworkAccess": "publicNetworkAccess", "imageBuildCompute": "imageBuildCompute",
-	} {
-		if v := value(from); v != nil && v != "" {
-			props[to] = v
-		}
-	}
-	doc := map[string]any{"properties": props}
-	for from, to := range map[string]string{"location": "location", "kind": "kind", "tagValues": "tags", "identity": "identity"} {
-		if v := value(from); v != nil && v != "" {
-			doc[to] = v
-		}
-	}
-	return berth.Workspace{Subscription: sub, Group: group, Name: name}, doc, nil
 }

@@ -75,7 +75,7 @@ func (s *historyService) history(c *call, p []string) error {
 	case len(p) == 3 && fold(p, 0, "runs") && fold(p, 2, "children"):
 		return s.runChildren(c, p[1])
 	case len(p) == 4 && fold(p, 0, "runs") && fold(p, 2, "serviceinstances"):
-		return s.runServices(c, p[1])
+		return s.runServices(c, p[1], p[3])
 	case len(p) == 2 && fold(p, 0, "runs"):
 		return s.run(c, p[1])
 	case len(p) == 4 && fold(p, 0, "experiments") && fold(p, 2, "runs"):
@@ -97,12 +97,25 @@ func (s *jobService) job(c *call, name string) (*store.Doc, berth.JobState, erro
 	return d, st, err
 }
 
-// runServices is the services a job itself offers on one of its nodes: none, whatever it asked for.
-func (s *historyService) runServices(c *call, name string) error {
-	if _, _, err := s.jobs.job(c, name); err != nil {
+// runServices is the services a job itself offers on one of its nodes: the first has them all.
+func (s *historyService) runServices(c *call, name, node string) error {
+	d, _, err := s.jobs.job(c, name)
+	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, map[string]any{"instances": map[string]any{}})
+	instances := map[string]any{}
+	if node == "0" {
+		var v struct{ Properties map[string]any }
+		if err := json.Unmarshal(d.Body, &v); err != nil {
+			return err
+		}
+		for name, v := range c.shownServices(d, asMap(v.Properties["services"])) {
+			if m := asMap(v); !serviceOf(m).Own() {
+				instances[name] = serviceInstance(m)
+			}
+		}
+	}
+	return c.send(http.StatusOK, map[string]any{"instances": instances})
 }
 
 // root is the pipeline at the top of those a job is in, the job itself when it is in none.

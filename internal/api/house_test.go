@@ -60,6 +60,9 @@ func openWith(t testing.TB, w *filewatch.Watcher) *house {
 	return openOn(t, w, "sqlite:"+filepath.Join(dir, "db"), dir)
 }
 
+// testTask is a header of requests that come from a process of a task.
+const testTask = "X-Test-Task"
+
 func openOn(t testing.TB, w *filewatch.Watcher, url, dir string) *house {
 	t.Helper()
 	db, err := store.Open(t.Context(), url, store.Options{NoSync: true, Rehearse: true})
@@ -89,6 +92,7 @@ func openOn(t testing.TB, w *filewatch.Watcher, url, dir string) *house {
 		Front:    front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}),
 		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"},
 		Location: "here", Default: workspace, Curated: curated,
+		FromTask: func(r *http.Request) bool { return r.Header.Get(testTask) != "" },
 	})
 	if err := s.EnsureWorkspace(t.Context(), workspace, "root"); err != nil {
 		t.Fatal(err)

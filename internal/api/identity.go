@@ -73,17 +73,21 @@ func (s *identityService) noRegistry(w http.ResponseWriter, r *http.Request) {
 
 // managed serves managed identity as App Service and Functions have it.
 func (s *identityService) managed(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get("X-IDENTITY-HEADER")
-	if key == "" {
-		key = r.Header.Get("secret")
-	}
-	s.identity(w, r, key)
+	s.identity(w, r, identityKey(r))
+}
+
+// identityKey is what a client of managed identity shows in the header of its request.
+func identityKey(r *http.Request) string {
+	return cmp.Or(r.Header.Get("X-IDENTITY-HEADER"), r.Header.Get("secret"))
 }
 
 // managedVM serves managed identity as virtual machines have it.
 func (s *identityService) managedVM(w http.ResponseWriter, r *http.Request) {
-	s.identity(w, r, auth.Bearer(r.Header.Get("Authorization")))
+	s.identity(w, r, bearerKey(r))
 }
+
+// bearerKey is what a client of a virtual machine's identity shows.
+func bearerKey(r *http.Request) string { return auth.Bearer(r.Header.Get("Authorization")) }
 
 // tenant serves what lies below a tenant's name, which can be any; everything else is not there.
 func (s *identityService) tenant(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +96,7 @@ func (s *identityService) tenant(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && strings.HasSuffix(rest, ".well-known/openid-configuration"):
 		s.openID(w, r, tenant)
 	case r.Method == http.MethodPost && (rest == "oauth2/token" || rest == "oauth2/v2.0/token"):
-		s.identified(s.oauth)(w, r)
+		s.identified(s.oauth, func(*http.Request) string { return "" })(w, r)
 	default:
 		s.front.fail(w, r, notFound(&call{r: r}))
 	}

@@ -3,14 +3,11 @@ package api
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 
@@ -109,7 +106,7 @@ func (s *Server) endpointKey(r *http.Request, ws berth.Workspace) (p auth.Princi
 	for _, k := range []string{text(keys, primaryKey), text(keys, secondaryKey)} {
 		if k != "" && subtle.ConstantTimeCompare([]byte(k), []byte(given)) == 1 {
 			err := s.Authority.CheckWriter(r.Context(), d.CreatedBy, time.Now())
-			return auth.Principal{User: d.CreatedBy, Role: auth.User, Token: "key of " + d.Name}, err == nil, err
+			return auth.Principal{User: d.CreatedBy, Role: auth.User, Token: "key of " + d.Name, Endpoint: d.Name}, err == nil, err
 		}
 	}
 	return p, false, nil
@@ -148,8 +145,14 @@ func (s *Server) invoke(c *call, name string) error {
 	if err != nil {
 		return err
 	}
+	if c.who.Endpoint != "" {
+		if err := t.Limit(&ask.Properties); err != nil {
+			return err
+		}
+	}
 	if t.Environment == "" && t.Code() == "" && t.Model.MLflow && !t.IsPipeline() {
-		if t.Environment, err = c.modelEnvironment(deployment, t.Model); err != nil {
+		m := serve.Model{ID: t.Model.ID, Name: t.Model.Name, Version: t.Model.Version}
+		if t.Environment, err = s.modelEnvironments().Of(c.ctx(), c.ws, c.who.User, m); err != nil {
 			return err
 		}
 	}
@@ -157,7 +160,26 @@ func (s *Server) invoke(c *call, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.beginInvocation(jobName(c.r, endpoint, ask.Properties.Name), t, made)
+	body, err := json.Marshal(ask.Properties)
+	if err != nil {
+		return err
+	}
+	w := submission{
+		name: jobName(c, endpoint, ask.Properties.Name), invokes: t.Endpoint + "/" + t.Name,
+		asked: digest(c.who.User, t.Name, requestID(c.r), string(body)),
+	}
+	return c.beginInvocation(w, made)
+}
+
+// modelEnvironments makes the environments of MLflow models.
+func (s *Server) modelEnvironments() serve.ModelEnvironments {
+	return serve.ModelEnvironments{DB: s.DB, Blobs: s.Blobs, Locator: s.Locator}
+}
+
+// digest is a hash of several texts.
+func digest(texts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return hex.EncodeToString(sum[:16])
 }
 
 // invoked is the endpoint of an invocation, and the deployment that it is for: the one the header
@@ -182,23 +204,31 @@ func (c *call) invoked(name string) (endpoint, deployment *store.Doc, err error)
 	return endpoint, deployment, err
 }
 
+// requestID is the name that a client gave to its request, "" if none.
+func requestID(r *http.Request) string {
+	for _, h := range repeatHeaders {
+		if id := r.Header.Get(h); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
 // jobName is the name of the job that an invocation becomes: the one it gives, or one that follows
 // from the name of the request, so that the same request makes one job.
-func jobName(r *http.Request, endpoint *store.Doc, asked string) string {
+func jobName(c *call, endpoint *store.Doc, asked string) string {
 	if asked != "" {
 		return asked
 	}
-	for _, h := range repeatHeaders {
-		if id := r.Header.Get(h); id != "" {
-			sum := sha256.Sum256([]byte(serve.TokenName(endpoint) + "\x00" + id))
-			return "batchjob-" + hex.EncodeToString(sum[:16])
-		}
+	if id := requestID(c.r); id != "" {
+		return "batchjob-" + digest(serve.TokenName(endpoint), c.who.User, id)
 	}
 	return "batchjob-" + strings.ToLower(newKey()[:22])
 }
 
 // beginInvocation keeps the job of an invocation, or finds that it was kept before.
-func (c *call) beginInvocation(name string, t batch.Target, props map[string]any) error {
+func (c *call) beginInvocation(w submission, props map[string]any) error {
+	name := w.name
 	if err := berth.CheckName("job", name); err != nil {
 		return err
 	}
@@ -211,7 +241,7 @@ func (c *call) beginInvocation(name string, t batch.Target, props map[string]any
 	if err := decodeJSON(raw, &body); err != nil {
 		return err
 	}
-	w := submission{name: name, body: body, props: asMap(body["properties"]), invokes: t.Endpoint + "/" + t.Name}
+	w.body, w.props = body, asMap(body["properties"])
 	if w.room, err = c.s.quota.Room(c.ctx(), c.ws.Key()); err != nil {
 		return err
 	}
@@ -240,15 +270,25 @@ func (c *call) beginInvocation(name string, t batch.Target, props map[string]any
 		if err != nil {
 			return err
 		}
-		if st, err := job.State(d); err != nil || st.Invokes != w.invokes {
-			return berth.Errorf(berth.Conflict, "a job named %s exists; choose another name", name)
-		}
-		return nil
+		return sameInvocation(d, w)
 	})
 	if err != nil {
 		return err
 	}
 	return c.sendDoc(http.StatusCreated, r, d)
+}
+
+// sameInvocation refuses an invocation whose job is there, unless it is the same request that was
+// sent again.
+func sameInvocation(d *store.Doc, w submission) error {
+	st, err := job.State(d)
+	switch {
+	case err != nil || st.Invokes != w.invokes:
+		return berth.Errorf(berth.Conflict, "a job named %s exists; choose another name", d.Name)
+	case st.Asked != w.asked:
+		return berth.Errorf(berth.Conflict, "job %s was begun by another invocation of %s: give each invocation a job name and a request id of its own, or none", d.Name, w.invokes)
+	}
+	return nil
 }
 
 // batchJobs lists the jobs of a batch endpoint, the newest first.
@@ -283,62 +323,4 @@ func (s *Server) batchJobs(c *call, name string) error {
 		}
 	}
 	return c.send(http.StatusOK, map[string]any{"value": value})
-}
-
-// maxConda bounds the list of packages of a model.
-const maxConda = 1 << 20
-
-// modelEnvironment is the environment that an MLflow model asks for, as an environment of the
-// workspace. Online deployments of the model have the same.
-func (c *call) modelEnvironment(deployment *store.Doc, m batch.Model) (string, error) {
-	conda, err := c.condaOf(c.ctx(), m)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.Sum256([]byte(conda))
-	name := serve.EnvironmentPrefix + hex.EncodeToString(h[:])
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{"condaFile": conda, "isAnonymous": true, "osType": "Linux"}})
-	if err != nil {
-		return "", err
-	}
-	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		there, err := tx.Get(c.ws.Key(), "environments/versions", name, "1")
-		if berth.CodeOf(err) == berth.NotFound {
-			return tx.Insert(&store.Doc{Workspace: c.ws.Key(), Kind: "environments/versions", Name: name, Version: "1", CreatedBy: deployment.CreatedBy, Body: body})
-		}
-		if err == nil && !bytes.Equal(there.Body, body) {
-			err = berth.Errorf(berth.Conflict, "environment %s is not the one that the server made of the model: delete it", name)
-		}
-		return err
-	})
-	return c.ws.ResourceID("environments", name, "versions", "1"), err
-}
-
-// condaOf is the conda file of an MLflow model.
-func (c *call) condaOf(ctx context.Context, m batch.Model) (string, error) {
-	var container, name string
-	err := c.s.DB.View(ctx, func(tx *store.Tx) error {
-		p, err := c.s.Resolve(tx, c.ws, c.who.User, m.ID)
-		container, name = p.Container, p.Name
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	if container == "" {
-		return "", berth.Errorf(berth.Unsupported, "model %s:%s is not in this server's storage, so that its packages cannot be read: name an environment in the deployment", m.Name, m.Version)
-	}
-	r, err := c.s.Blobs.Open(ctx, container, path.Join(name, "conda.yaml"))
-	if berth.CodeOf(err) == berth.NotFound {
-		return "", berth.Errorf(berth.Invalid, "model %s:%s has no conda.yaml, which says what it needs: name an environment in the deployment", m.Name, m.Version)
-	}
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, maxConda+1))
-	if err == nil && len(b) > maxConda {
-		err = berth.Errorf(berth.Limit, "conda.yaml of model %s:%s is larger than %d MiB", m.Name, m.Version, maxConda>>20)
-	}
-	return string(b), err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // jobCall is a call that submits, checks or deletes jobs.
@@ -47,7 +48,7 @@ func putJob(c *call, r *resource, name string) error {
 	if err := checkForm(r, body); err != nil {
 		return err
 	}
-	w := submission{name: name, body: body, props: props, services: unstarted(props)}
+	w := submission{name: name, body: body, props: props}
 	if w.room, err = c.s.quota.Room(c.ctx(), c.ws.Key()); err != nil {
 		return err
 	}
@@ -85,10 +86,10 @@ func putJob(c *call, r *resource, name string) error {
 type submission struct {
 	name        string
 	body, props map[string]any
-	raw         []byte   // body, encoded
-	services    []string // that it asks for and does not get
+	raw         []byte // body, encoded
 	room        space.Room
-	invokes     string // see berth.JobState
+	// Of an invocation, see berth.JobState.
+	invokes, asked string
 }
 
 // writeJob keeps a new job, or what may change of one that there is.
@@ -133,9 +134,15 @@ func checkJobName(name string) error {
 
 // submit checks a new job and keeps it.
 func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
-	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin, Invokes: w.invokes}
+	if err := track.CheckJob(tx, c.ws.Key(), w.name, c.who.User); err != nil {
+		return nil, err
+	}
+	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin, Invokes: w.invokes, Asked: w.asked}
 	if k := c.s.jobs.composite(text(w.props, "jobType")); k != nil {
-		if err = c.checkChildren(tx, k, w.name, w.props, &st); err == nil {
+		if err = noServices(w.props); err == nil {
+			err = c.checkChildren(tx, k, w.name, w.props, &st)
+		}
+		if err == nil {
 			w.raw, err = ordered.Marshal(w.body, c.received, c.adoptedOrder(tx, w.props)) // it may have got its steps only now
 		}
 	} else if st.Compute, err = checkJob(c.call, tx, w.props); err == nil {
@@ -160,27 +167,7 @@ func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	if says := w.room.Warning(c.ws.Name); says != "" {
 		tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning, Reason: says})
 	}
-	if len(w.services) > 0 {
-		tx.Emit(berth.Event{
-			Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning,
-			Reason: "its services " + strings.Join(w.services, ", ") + " are not started: jobs of this server have none yet; use a compute instance",
-		})
-	}
 	return d, nil
-}
-
-// unstarted are the services a job asks for besides those that every job has.
-func unstarted(props map[string]any) []string {
-	var names []string
-	for name, v := range asMap(props["services"]) {
-		switch strings.ToLower(text(asMap(v), "jobServiceType")) {
-		case "", "studio", "tracking":
-		default:
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // defaultModes writes the modes the service writes when the client gave none.
@@ -240,6 +227,9 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 		return "", err
 	}
 	if compute, err = checkTarget(c, tx, raw); err != nil {
+		return "", err
+	}
+	if err := (jobCall{c}).checkServices(tx, compute, props); err != nil {
 		return "", err
 	}
 	return compute, jobCall{c}.checkReferences(tx, props, false)
@@ -368,10 +358,8 @@ func (c jobCall) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
 	case err == nil || coll != "environments":
 	case curated:
 		return nil
-	case berth.CodeOf(err) == berth.NotFound:
-		if hint := c.nearest(coll, ref.Name); hint != "" {
-			return berth.Errorf(berth.NotFound, "%w%s", err, hint)
-		}
+	case berth.IsMissing(err):
+		return berth.Missingf("%v%s", err, c.nearest(coll, ref.Name))
 	}
 	return err
 }
@@ -449,10 +437,7 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 			setDefault(res, "instanceCount", 1)
 		}
 	}
-	p["services"] = map[string]any{
-		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID()}, // clients add the tenant
-		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.ws.AzureTrackingURI(c.s.BaseURL)},
-	}
+	p["services"] = c.shownServices(d, asMap(p["services"]))
 	// "berth" is ours, a berth.JobState: Azure has no word for why a job waits, how it ended and
 	// where its time went.
 	if len(d.Own) > 0 {

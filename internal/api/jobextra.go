@@ -20,10 +20,11 @@ type jobService struct {
 	workspaces *workspaceService
 	events     *eventService
 	health     *healthService
+	input      *inputService
 }
 
-// jobExtra serves what Azure lacks below a job: explain, events, logs. done is false when p is none
-// of these.
+// jobExtra serves what Azure lacks below a job: explain, events, logs, input. done is false when p
+// is none of these.
 func (s *jobService) jobExtra(c *call, p []string) (done bool, err error) {
 	if c.r.Method != http.MethodGet {
 		return false, nil
@@ -39,6 +40,10 @@ func (s *jobService) jobExtra(c *call, p []string) (done bool, err error) {
 		return true, s.events.events(c, c.ws.Key(), "jobs/"+d.Name)
 	case fold(p, 2, "tasks") && len(p) == 3:
 		return true, s.jobTasks(c, p[1])
+	case fold(p, 2, "input") && len(p) == 3:
+		return true, s.input.input(c, p[1])
+	case fold(p, 2, "shell") && len(p) == 3:
+		return true, instanceCall{c}.shell(p[1])
 	case fold(p, 2, "logs"):
 		return true, s.logs(c, p[1], p[3:])
 	}

@@ -11,8 +11,8 @@ import (
 // A browser does not know the authority of a server that somebody started on their own machine.
 // Such a server, which nobody else can reach, has a second listener for its owner's browser: plain
 // HTTP on the loopback interface, under a name of its own below "localhost", so that no other port
-// of the machine is sent its cookies. It serves nothing but applications of instances, to cookies
-// that were got with a link that was asked for over the local socket.
+// of the machine is sent its cookies. It serves nothing but applications of instances and services
+// of jobs, to cookies that were got with a link that was asked for over the local socket.
 
 type loopbackKey struct{}
 
@@ -24,13 +24,13 @@ func (s *Server) LoopbackHandler() http.Handler {
 	host := strings.TrimPrefix(s.Loopback, "http://")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != host { // a page elsewhere whose name was made to lead here
-			http.Error(w, "this address is not served here; run `berth compute open NAME`", http.StatusMisdirectedRequest)
+			http.Error(w, "this address is not served here; run `berth open NAME`", http.StatusMisdirectedRequest)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), loopbackKey{}, true))
 		r.Header.Del("Authorization") // tokens do not travel in clear, not even here
-		if p := r.URL.EscapedPath(); !strings.HasPrefix(p, openPath) && !strings.HasPrefix(p, instancePath) {
-			s.fail(w, r, berth.Errorf(berth.NotFound, "there are only applications of instances here; run `berth compute open NAME`"))
+		if p := r.URL.EscapedPath(); !strings.HasPrefix(p, openPath) && !strings.HasPrefix(p, instancePath) && !strings.HasPrefix(p, berth.ServiceRoot) {
+			s.fail(w, r, berth.Errorf(berth.NotFound, "there are only applications of instances and services of jobs here; run `berth open NAME`"))
 			return
 		}
 		s.ServeHTTP(w, r)

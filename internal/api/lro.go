@@ -14,6 +14,7 @@ type operationService struct {
 	db         *store.DB
 	docs       *documentService
 	workspaces *workspaceService
+	templates  *templateService
 }
 
 // A long-running operation has no record of its own: its status is the state of the resource it is
@@ -36,6 +37,8 @@ type progress struct {
 	version string // or what it is called on a second level
 	status  string
 	failure string // why it failed
+
+	deployment *deployment // nil for a resource
 }
 
 // progress reads the address of an operation, and how it stands.
@@ -48,6 +51,14 @@ func (s *operationService) progress(c *call) (*progress, error) {
 	path = path[2:]
 	if len(path) < 8 || !fold(path, 0, "subscriptions") {
 		return nil, notFound(c)
+	}
+	if len(path) == 8 && fold(path, 5, "Microsoft.Resources") {
+		p.deployment, err = s.templates.load(c, path[1], path[3], path[7])
+		if err != nil {
+			return nil, err
+		}
+		p.name, p.status, p.failure = path[7], p.deployment.operation(), p.deployment.failure()
+		return p, nil
 	}
 	if len(path) >= 10 {
 		if p.row = s.docs.row(path[8]); p.row == nil {
@@ -112,6 +123,8 @@ func (s *operationService) result(c *call) error {
 		return c.send(http.StatusAccepted, map[string]any{})
 	case p.status != "Succeeded":
 		return &berth.Error{Code: berth.Conflict, Wire: operationFailed, Msg: orElse(p.failure, "the operation ended as "+p.status)}
+	case p.deployment != nil:
+		return c.send(http.StatusOK, p.deployment.shown())
 	case p.verb == "put" && p.row != nil:
 		d, err := s.docs.load(c, p.row, p.name, p.version)
 		if err != nil {

@@ -139,23 +139,6 @@ func TestOutputPlaces(t *testing.T) {
 	}
 }
 
-// Services that a job asks for and does not get are told, not passed over.
-func TestServicesAreNotStarted(t *testing.T) {
-	x := open(t)
-	services := map[string]any{
-		"lab": map[string]any{"jobServiceType": "JupyterLab"}, "shell": map[string]any{"jobServiceType": "SSH"},
-		"Studio": map[string]any{"jobServiceType": "Studio", "endpoint": "https://x"},
-	}
-	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "services", services)).want(201)
-	x.do("PUT", x.ws+"/jobs/k", props("jobType", "Command", "command", "x", "services", map[string]any{"Studio": services["Studio"], "odd": 5})).want(201)
-	for job, want := range map[string]bool{"j": true, "k": false} {
-		events := string(x.do("GET", x.ws+"/jobs/"+job+"/events", nil).want(200).raw)
-		if strings.Contains(events, "job.warning") != want || strings.Contains(events, "its services lab, shell are not started") != want {
-			t.Errorf("%s: %s", job, events)
-		}
-	}
-}
-
 // Tags and properties are objects, or no client can read the job.
 func TestJobMaps(t *testing.T) {
 	x := open(t)

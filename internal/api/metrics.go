@@ -49,7 +49,7 @@ var firsts = []string{
 
 // ofJob are what can be asked of a job and has a time of its own: some of it lasts as long as the
 // job.
-var ofJob = []string{"logs", "events", "explain", "plan", "cancel"}
+var ofJob = []string{"logs", "events", "explain", "plan", "cancel", "input"}
 
 const routeOther, routeReports, routeInstances = "other", "runner/reports", "berth/instances"
 
@@ -73,7 +73,7 @@ func (q *requests) route(path string) int {
 		switch {
 		case path == reportsPath:
 			name = routeReports
-		case strings.HasPrefix(path, instancePath):
+		case strings.HasPrefix(path, instancePath), strings.HasPrefix(path, berth.ServiceRoot):
 			name = routeInstances
 		}
 		return max(0, slices.Index(q.routes, name)) // the first is for what is none of them

@@ -14,6 +14,10 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// workersPerCPU is how many processes a replica on the server's own machine may have for each CPU:
+// some wait for others.
+const workersPerCPU = 8
+
 // checkOnline refuses an online endpoint or a deployment that could not serve.
 func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) error {
 	if version == "" {
@@ -36,12 +40,54 @@ func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) 
 	if err := spec.Check(tx, c.ws); err != nil {
 		return err
 	}
+	if most := workersPerCPU * c.s.Machine.CPUs; spec.Command == "" && spec.Compute == "" && spec.Workers > max(most, 1) && most > 0 {
+		return berth.Errorf(berth.Limit, "the deployment asks for %d workers in each replica, which are processes; this machine has %d CPUs and allows %d (maxConcurrentRequestsPerInstance, WORKER_COUNT)", spec.Workers, c.s.Machine.CPUs, most)
+	}
 	if spec.Compute != "" {
 		if _, err := serve.Place(jobCall{c}.chooser(tx), spec.Compute); err != nil {
 			return berth.Errorf(berth.CodeOf(err), "properties.properties.%s: %w", serve.ComputeProperty, err)
 		}
 	}
+	if err := c.checkCollected(tx, name, version, spec.Collecting); err != nil {
+		return err
+	}
 	return c.pinEnvironment(tx, p, spec.Environment)
+}
+
+// checkCollected refuses collections in data assets that are not there or somebody else's, and says
+// in the history of a deployment what is not collected.
+func (c *call) checkCollected(tx *store.Tx, name, version string, d *serve.Collecting) error {
+	if d == nil {
+		return nil
+	}
+	for _, one := range d.Collections {
+		at := "properties.dataCollector.collections." + one.Name + ".dataId"
+		ref, err := berth.ParseRef(one.Data, "data")
+		if err != nil {
+			return berth.Errorf(berth.Invalid, "%s: %w", at, err)
+		}
+		doc, err := locate.Version(tx, c.ws, "data", ref)
+		if err != nil {
+			return berth.Errorf(berth.CodeOf(err), "%s: %w", at, err)
+		}
+		if doc.CreatedBy != c.who.User && c.who.Role != auth.Admin {
+			return berth.Errorf(berth.Denied, "%s: the data asset %s is of %s: name one of yours", at, doc.Name, doc.CreatedBy)
+		}
+		place, err := c.s.Resolve(tx, c.ws, c.who.User, one.Data)
+		if err == nil && !place.Ours() {
+			err = berth.Errorf(berth.Unsupported, "the data asset %s is not in this server's own storage, where samples are kept", doc.Name)
+		}
+		if err != nil {
+			return berth.Errorf(berth.CodeOf(err), "%s: %w", at, err)
+		}
+	}
+	if len(d.Ignored) > 0 {
+		tx.Emit(berth.Event{
+			Workspace: c.ws.Key(), Subject: serve.Collection + "/" + name + "/deployments/" + version, Type: berth.EventDeployment,
+			Reason: "nothing is collected as " + strings.Join(d.Ignored, ", ") + ": only request and response are, which need no code",
+		})
+	}
+	return nil
 }
 
 // mayDeploy refuses a deployment below the endpoint of another user, and one whose name differs
@@ -126,7 +172,10 @@ func shapeOnline(c *call, d *store.Doc, p map[string]any) {
 	setDefault(p, "properties", map[string]any{})
 	if d.Version == "" {
 		p["provisioningState"] = berth.DeploymentSucceeded
-		at := c.s.BaseURL + c.ws.EndpointPath(d.Name)
+		at := c.s.EndpointZone.URL(c.ws, d.Name)
+		if at == "" {
+			at = c.s.BaseURL + c.ws.EndpointPath(d.Name)
+		}
 		p["scoringUri"], p["swaggerUri"] = at+"score", at+"swagger.json"
 		setDefault(p, "traffic", map[string]any{})
 		setDefault(p, "mirrorTraffic", map[string]any{})

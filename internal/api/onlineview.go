@@ -161,12 +161,22 @@ func explainEndpoint(c *call, r *resource, name, version string) error {
 	case len(v.deployments) == 0:
 		e.Advice = append(e.Advice, "it has no deployment: create one with `berth deploy` or `berth online-deployment create`")
 	case total == 0:
-		e.Advice = append(e.Advice, "no deployment has traffic: `berth endpoint traffic "+v.endpoint.Name+" "+v.deployments[0].doc.Version+"=100`")
-	}
-	for _, d := range e.Deployments {
-		if d.State == berth.DeploymentFailed {
-			e.Advice = append(e.Advice, "deployment "+d.Name+" has failed: correct it and deploy it again, or `berth endpoint rollback "+v.endpoint.Name+" "+d.Name+"`")
+		for _, d := range v.deployments { // one that never answered is not worth any
+			if d.state.Good != nil {
+				e.Advice = append(e.Advice, "no deployment has traffic: `berth endpoint traffic "+v.endpoint.Name+" "+d.doc.Version+"=100`")
+				break
+			}
 		}
+	}
+	for _, d := range v.deployments {
+		if d.state.State != berth.DeploymentFailed {
+			continue
+		}
+		text := "deployment " + d.doc.Version + " has failed: correct it and deploy it again"
+		if d.state.Good != nil {
+			text += ", or `berth endpoint rollback " + v.endpoint.Name + " " + d.doc.Version + "`"
+		}
+		e.Advice = append(e.Advice, text)
 	}
 	return c.send(http.StatusOK, e)
 }

@@ -21,12 +21,12 @@ const (
 	linksByUser = 32
 )
 
-// openLink is an address that signs a browser in to an instance: whoever asks for it first, within
-// a minute, is its user there.
+// openLink is an address that signs a browser in to an instance or a job: whoever asks for it
+// first, within a minute, is its user there.
 type openLink struct {
 	user   string
 	bearer string // the user's credentials, which the browser's cookie wraps
-	prefix string // of the instance
+	prefix string // of the instance or job
 	to     string // path of the application below prefix
 	until  time.Time
 }
@@ -100,9 +100,14 @@ func openInstance(c *call, r *resource, name, _ string) error {
 	if !ok {
 		return berth.Errorf(berth.NotFound, "instance %s has no application %q", e.doc.Name, ask.App)
 	}
+	return c.sendLink(devbox.Prefix(c.ws.Key(), name), "/"+at.Name+cmp.Or(at.Path, "/"), ask.HTTPS)
+}
+
+// sendLink answers with an address that opens, once, what is at a path below prefix.
+func (c *call) sendLink(prefix, to string, https bool) error {
 	bearer, base := auth.Bearer(c.r.Header.Get("Authorization")), c.s.BaseURL
 	if bearer == "" { // over the local socket
-		if c.s.Loopback != "" && !ask.HTTPS {
+		if c.s.Loopback != "" && !https {
 			base = c.s.Loopback
 		}
 		var err error
@@ -110,10 +115,7 @@ func openInstance(c *call, r *resource, name, _ string) error {
 			return err
 		}
 	}
-	link := openLink{
-		user: c.who.User, bearer: bearer, prefix: devbox.Prefix(c.ws.Key(), name),
-		to: "/" + at.Name + cmp.Or(at.Path, "/"), until: c.now.Add(linkLife),
-	}
+	link := openLink{user: c.who.User, bearer: bearer, prefix: prefix, to: to, until: c.now.Add(linkLife)}
 	c.w.Header().Set("Cache-Control", "no-store")
 	return c.send(http.StatusOK, map[string]any{"url": base + openPath + c.s.instances.links.add(link, c.now), "expires": stamp(link.until)})
 }
@@ -129,7 +131,7 @@ func (s *instanceService) redeem(w http.ResponseWriter, r *http.Request) {
 	now := s.db.Now()
 	link, ok := s.links.take(r.PathValue("code"), now)
 	if !ok {
-		s.front.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth compute open NAME` again"))
+		s.front.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth open NAME` again"))
 		return
 	}
 	http.SetCookie(w, &http.Cookie{

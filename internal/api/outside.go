@@ -50,6 +50,15 @@ func (s *runnerService) signStorage(c *call) error {
 	if err != nil {
 		return err
 	}
+	if p := key.Principal(); p != nil {
+		user, err := s.principals.Key(c.ctx(), *p, c.now)
+		if err == nil {
+			err = key.Delegate(user)
+		}
+		if err != nil {
+			return berth.Errorf(berth.CodeOf(err), "datastore %s: %w", g.Datastore, err)
+		}
+	}
 	urls := make([]string, len(ask.Requests))
 	for i, r := range ask.Requests {
 		if err := c.ctx().Err(); err != nil {

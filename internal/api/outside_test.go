@@ -56,6 +56,7 @@ func TestStorageGrants(t *testing.T) {
 	}
 	signed(berth.OutsideGet, reads, "https://s3.example.org/data/in/a")
 	signed(berth.OutsidePut, writes, "https://s3.example.org/data/out/a")
+	signed(berth.OutsideDelete, writes, "https://s3.example.org/data/out/a")
 	for why, body := range map[string]map[string]any{
 		"an input is written to":    ask(reads, berth.OutsidePut, "a"),
 		"an upload to an input":     ask(reads, berth.OutsideBegin, "a"),

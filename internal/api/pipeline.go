@@ -98,6 +98,9 @@ func (c jobCall) checkChild(tx *store.Tx, choose target.Chooser, parent string, 
 	if compute, err = choose.Of(v); err != nil {
 		return "", nil, err
 	}
+	if err := c.checkServices(tx, compute, s.Props); err != nil {
+		return "", nil, err
+	}
 	if err := c.checkReferences(tx, s.Props, false); err != nil {
 		return "", nil, err
 	}

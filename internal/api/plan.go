@@ -284,6 +284,9 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 		l.Why = fmt.Sprintf("it needs %s: %s", quota.Cores(s.Job.Nodes*z.VCPUs), why)
 		s.Refused = append(s.Refused, l)
 	}
+	if s.Pool.Provider != "" {
+		return nil // its nodes are not on this machine
+	}
 	if why := x.s.sizes.never(s.Pool.Name, *z); why != "" && has < s.Job.Nodes {
 		s.Refused = append(s.Refused, berth.PlanLimit{
 			Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: fmt.Sprintf("size %s does not fit this machine: %s", z.Name, why),
@@ -353,7 +356,7 @@ func (c jobCall) environmentOf(tx *store.Tx, id string) (json.RawMessage, error)
 // jobDefaults writes into a job what the service writes when the client gave nothing.
 func jobDefaults(props map[string]any, name string) {
 	delete(props, "status")
-	delete(props, "services")
+	keepServices(props)
 	for _, k := range []string{runSource, pipelineRun} { // of a job that this one was copied from
 		delete(asMap(props["properties"]), k)
 	}

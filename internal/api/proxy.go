@@ -25,7 +25,7 @@ import (
 // instanceCall is a call for an instance or one of its applications.
 type instanceCall struct{ *call }
 
-// instanceService serves the applications of compute instances.
+// instanceService serves the applications of compute instances, and the services of jobs.
 type instanceService struct {
 	db        *store.DB
 	authority *auth.Authority
@@ -69,18 +69,36 @@ type entry struct {
 // proxy serves everything below instancePath. It does not go through the mux, which would clean the
 // paths of applications.
 func (s *instanceService) proxy(w http.ResponseWriter, r *http.Request) {
-	parts := strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), instancePath), "/", 6)
+	prefix := func(ws berth.Workspace, name string) string { return devbox.Prefix(ws.Key(), name) }
+	s.enter(w, r, instancePath, prefix, func(c instanceCall, name string, e entry) error {
+		if err := c.instance(name, &e); err != nil {
+			return err
+		}
+		if e.app == "ssh" {
+			return c.tunnel(e)
+		}
+		return c.forward(e)
+	})
+}
+
+// enter takes an address below root apart, SUBSCRIPTION/GROUP/WORKSPACE/NAME/APPLICATION, lets its
+// caller in, whose cookies are for what prefix returns, and calls then.
+func (s *instanceService) enter(w http.ResponseWriter, r *http.Request, root string, prefix func(ws berth.Workspace, name string) string,
+	then func(c instanceCall, name string, e entry) error,
+) {
+	parts := strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), root), "/", 6)
 	head, err := segments(strings.Join(parts[:min(5, len(parts))], "/"))
 	if err != nil || len(head) < 5 || unclean(r.URL.EscapedPath()) {
 		s.front.fail(w, r, notFound(&call{r: r}))
 		return
 	}
 	ws := berth.Workspace{Subscription: head[0], Group: head[1], Name: head[2]}
-	e := entry{prefix: devbox.Prefix(ws.Key(), head[3]), app: head[4]}
+	e := entry{prefix: prefix(ws, head[3]), app: head[4]}
 	if len(parts) > 5 {
 		e.rest = "/" + parts[5]
 	}
-	p, err := s.enterer(r, &e)
+	p, bearer, err := s.enterer(r, e.prefix)
+	e.bearer = bearer
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="berth"`)
 		s.front.fail(w, r, err)
@@ -90,13 +108,7 @@ func (s *instanceService) proxy(w http.ResponseWriter, r *http.Request) {
 		if err := c.s.workspaces.enter(c, ws); err != nil {
 			return err
 		}
-		if err := (instanceCall{c}).instance(head[3], &e); err != nil {
-			return err
-		}
-		if e.app == "ssh" {
-			return instanceCall{c}.tunnel(e)
-		}
-		return instanceCall{c}.forward(e)
+		return then(instanceCall{c}, head[3], e)
 	})
 }
 
@@ -116,35 +128,36 @@ func unclean(escaped string) bool {
 	return false
 }
 
-// enterer is who makes a request: the local socket's owner, the bearer of a token, or of a cookie
-// for this instance.
-func (s *instanceService) enterer(r *http.Request, e *entry) (auth.Principal, error) {
+// enterer is who makes a request for what is below a path: the local socket's owner, the bearer of
+// a token, or of a cookie for that path.
+func (s *instanceService) enterer(r *http.Request, prefix string) (p auth.Principal, bearer string, err error) {
 	if p, ok := auth.From(r.Context()); ok {
-		return p, nil
+		return p, "", nil
 	}
-	e.bearer = auth.Bearer(r.Header.Get("Authorization"))
-	if e.bearer == "" {
+	bearer = auth.Bearer(r.Header.Get("Authorization"))
+	if bearer == "" {
 		if c, err := r.Cookie(instanceCookie); err == nil {
-			if e.bearer = s.authority.Keys.OpenPass(c.Value, "cookie "+e.prefix, time.Now()); e.bearer == "" {
-				return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "your session with this instance is over; open it again with `berth compute open NAME`")
+			if bearer = s.authority.Keys.OpenPass(c.Value, "cookie "+prefix, time.Now()); bearer == "" {
+				return p, "", berth.Errorf(berth.Unauthenticated, "your session is over; open this again with `berth open NAME`")
 			}
 			// A page of another origin makes the browser send the cookie along; what it says about
 			// itself gives it away. One of the same site is another origin too: another port of
 			// this machine, or another name of its domain.
 			if o := r.Header.Get("Origin"); o != "" && !s.front.ownOrigin(r, o) {
-				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
+				return p, "", berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
 			}
 			switch site := r.Header.Get("Sec-Fetch-Site"); site {
 			case "", "same-origin", "none":
 			default:
-				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of other origins are not accepted; open the instance with `berth compute open NAME`")
+				return p, "", berth.Errorf(berth.Denied, "requests from pages of other origins are not accepted; open this with `berth open NAME`")
 			}
 		}
 	}
-	if e.bearer == "" {
-		return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "open this instance with `berth compute open NAME`, or send your token in an Authorization header")
+	if bearer == "" {
+		return p, "", berth.Errorf(berth.Unauthenticated, "open this with `berth open NAME`, or send your token in an Authorization header")
 	}
-	return s.authority.Check(r.Context(), e.bearer, time.Now())
+	p, err = s.authority.Check(r.Context(), bearer, time.Now())
+	return p, bearer, err
 }
 
 // instance finds the instance and lets in whose it is, and administrators.
@@ -213,33 +226,55 @@ func (c instanceCall) forward(e entry) error {
 	if app.Error != "" {
 		return berth.Errorf(berth.Conflict, "application %s of instance %s does not run: %s", app.Name, e.doc.Name, app.Error)
 	}
-	base := e.prefix + "/" + app.Name
-	if e.rest == "" {
-		c.w.Header().Set("Location", base+"/"+query(c.r))
+	dir := devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name)
+	return c.pass(passage{
+		base: e.prefix + "/" + app.Name, rest: e.rest, whole: app.Name == "jupyter", bearer: e.bearer,
+		dial: func(ctx context.Context) (net.Conn, error) { return c.s.Instances.Dial(ctx, dir, app.Name) },
+		what: "application " + app.Name + " of instance " + e.doc.Name,
+	})
+}
+
+// passage is the way of a request to an application.
+type passage struct {
+	what   string // for people
+	base   string // path of the application here
+	rest   string // path in it, with its slash
+	whole  bool   // it knows where it is; others believe to be at the root
+	bearer string // what the caller is known by
+	dial   func(context.Context) (net.Conn, error)
+	// show adds to a request what the application asks of everybody; nil where it asks nothing.
+	show func(*http.Request)
+}
+
+// pass passes a request on to an application.
+func (c instanceCall) pass(a passage) error {
+	if a.rest == "" {
+		c.w.Header().Set("Location", a.base+"/"+query(c.r))
 		return c.empty(http.StatusTemporaryRedirect)
 	}
-	ctx, cancel := c.holdFor(e.bearer)
+	ctx, cancel := c.holdFor(a.bearer)
 	defer cancel()
-	dir := devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name)
 	// Every request has a connection of its own, which makes an open one mean somebody is there.
-	// The socket is local.
 	transport := &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: 10 * time.Minute,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return c.s.Instances.Dial(ctx, dir, app.Name)
-		},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx) },
 	}
 	defer transport.CloseIdleConnections()
 	c.sent = true // by the proxy, whatever happens
 	(&httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
-		Rewrite:        func(p *httputil.ProxyRequest) { c.rewrite(p, base, app.Name == "jupyter", e.rest) },
-		ModifyResponse: func(res *http.Response) error { return c.tidy(res, base) },
+		Rewrite: func(p *httputil.ProxyRequest) {
+			c.rewrite(p, a.base, a.whole, a.rest)
+			if a.show != nil {
+				a.show(p.Out)
+			}
+		},
+		ModifyResponse: func(res *http.Response) error { return c.tidy(res, a.base) },
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if cause := context.Cause(ctx); cause != nil && c.ctx().Err() == nil {
 				err = cause
 			} else if berth.CodeOf(err) == berth.Internal {
-				err = berth.Errorf(berth.Unavailable, "application %s of instance %s does not answer: %v", app.Name, e.doc.Name, err)
+				err = berth.Errorf(berth.Unavailable, "%s does not answer: %v", a.what, err)
 			}
 			c.s.fail(w, r, err)
 		},
@@ -338,19 +373,15 @@ func (c instanceCall) tunnel(e entry) error {
 		return berth.Errorf(berth.Unavailable, "instance %s does not answer: %w", e.doc.Name, err)
 	}
 	defer far.Close()
-	near, rw, err := http.NewResponseController(c.w).Hijack()
+	near, err := c.hijack(sshProtocol)
 	if err != nil {
-		return berth.Errorf(berth.Invalid, "an ssh tunnel needs HTTP/1.1")
+		return err
 	}
 	defer near.Close()
-	c.sent = true
 	defer context.AfterFunc(ctx, func() { near.Close(); far.Close() })()
-	if _, err := io.WriteString(near, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+sshProtocol+"\r\n\r\n"); err != nil {
-		return nil // the client has gone
-	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		_, _ = io.Copy(far, rw)
+		_, _ = io.Copy(far, near)
 		closeWrite(far)
 	})
 	_, _ = io.Copy(near, far)
@@ -358,6 +389,26 @@ func (c instanceCall) tunnel(e entry) error {
 	far.Close()
 	group.Wait()
 	return nil
+}
+
+// hijacked is a connection that was an HTTP request's, with what was read of it too early.
+type hijacked struct {
+	net.Conn
+	r io.Reader
+}
+
+func (h hijacked) Read(p []byte) (int, error) { return h.r.Read(p) }
+
+// hijack takes the connection of a request over, for another protocol.
+func (c instanceCall) hijack(protocol string) (net.Conn, error) {
+	near, rw, err := http.NewResponseController(c.w).Hijack()
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "an ssh tunnel needs HTTP/1.1")
+	}
+	c.sent = true
+	// A client that has gone is noticed by whoever reads next.
+	_, _ = io.WriteString(near, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
+	return hijacked{near, rw}, nil
 }
 
 // closeWrite says that nothing more comes, where that can be said.

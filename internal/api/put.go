@@ -289,7 +289,13 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 // rest.
 func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, props map[string]any) error {
 	for _, f := range r.Immutable {
-		if v, ok := props[f]; ok && !equalURI(c.ws, v, old[f]) {
+		v, ok := props[f]
+		if !ok || equalURI(c.ws, v, old[f]) {
+			continue
+		}
+		if same, err := c.sameFiles(tx, text(old, f), text(props, f), old, props); err != nil {
+			return err
+		} else if !same {
 			return berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change; create a new one", r.Noun, d.Name, d.Version, f)
 		}
 	}
@@ -304,6 +310,20 @@ func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, pr
 		}
 	}
 	return nil
+}
+
+// sameFiles says whether a version without a name, which clients call by a hash of its files, was
+// sent again after its files were uploaded to another address. It keeps the address it has.
+func (c writeCall) sameFiles(tx *store.Tx, uri, asked string, old, props map[string]any) (bool, error) {
+	if old["isAnonymous"] != true || props["isAnonymous"] != true {
+		return false, nil
+	}
+	a, err := c.contentOf(tx, uri)
+	if err != nil {
+		return false, err
+	}
+	b, err := c.contentOf(tx, asked)
+	return a == b, err
 }
 
 // equalURI compares two URIs as the service does: a trailing slash makes no difference, nor does a

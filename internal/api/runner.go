@@ -15,6 +15,7 @@ import (
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/storage/entra"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -29,6 +30,8 @@ type runnerService struct {
 	gate      *gate
 	front     *Server
 	programs  programs
+	// principals obtains keys for datastores that a service principal opens.
+	principals *entra.Client
 }
 
 // reports takes what runners say of their tasks.
@@ -142,6 +145,12 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 	if r.Warning != "" && !again {
 		tx.Emit(taskEvent(t, berth.EventJobWarning, r.Warning, nil))
 	}
+	if n := len(r.Kept); n > 0 {
+		t.Kept = r.Kept[:min(n, maxKept)]
+	}
+	if r.Services != nil && !again {
+		noteServices(tx, t, r.Services)
+	}
 	if r.Exit != nil {
 		t.Exit = r.Exit
 		r.State = berth.TaskDone
@@ -161,6 +170,9 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 		tx.Emit(taskEvent(t, berth.EventTaskPhase, r.Detail, map[string]any{"task": t.ID, "phase": r.Phase, "detail": r.Detail, "at": r.At}))
 	}
 }
+
+// maxKept is of how many outputs a task it is recorded that something was sent.
+const maxKept = 100
 
 func stateReason(r berth.Report) string {
 	switch {

@@ -52,7 +52,7 @@ func newSamples() *samples {
 
 // sample says that a report tells nothing but what a running task uses.
 func sample(r berth.Report) bool {
-	return r.Usage != nil && r.State == berth.TaskRunning && r.Exit == nil && r.Warning == "" && r.Detail == ""
+	return r.Usage != nil && r.State == berth.TaskRunning && r.Exit == nil && r.Warning == "" && r.Detail == "" && r.Kept == nil && r.Services == nil
 }
 
 // life is what is remembered of a task, nil when nothing is. The mutex is held.

@@ -26,6 +26,7 @@ import (
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -70,6 +71,8 @@ type Options struct {
 	FromTask func(*http.Request) bool
 	// Instances is the way to compute instances; the zero value is for a server that has none.
 	Instances Instances
+	// Tasks is the way to tasks that run; the zero value reaches none.
+	Tasks Tasks
 	// Loopback is the origin of the listener for the owner's browser, "" where there is none: see
 	// LoopbackHandler.
 	Loopback string
@@ -88,8 +91,10 @@ type Options struct {
 	// Program opens the server's own program by its hash, for nodes that have none. Nil gives out
 	// nothing.
 	Program func(hash string) (io.ReadSeekCloser, error)
-	// Endpoints answers for online endpoints, below berth.EndpointRoot. Nil answers nothing.
-	Endpoints http.Handler
+	// Endpoints answers for online endpoints, below berth.EndpointRoot and at the host names of
+	// EndpointZone. Nil answers nothing.
+	Endpoints    http.Handler
+	EndpointZone serve.Zone
 	// Serving is what was counted of the requests for a deployment. Nil counts none.
 	Serving func(workspace, endpoint, deployment string) berth.ServingStats
 	// Metrics write what other parts of the server count.
@@ -135,7 +140,10 @@ func (s *Server) Samples(ctx context.Context) error { return s.runners.writeSamp
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin, answer := time.Now(), &statusWriter{ResponseWriter: w}
 	route, method := s.requests.route(r.URL.Path), r.Method
-	if s.Front.Match(r) {
+	switch {
+	case s.isHosted(r):
+		route = s.requests.route(berth.EndpointRoot)
+	case s.Front.Match(r):
 		route = s.requests.route("blob")
 	}
 	defer func() {
@@ -149,12 +157,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // admit answers a request, unless the server is stopping.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	r = s.paced(w, r)
-	if p := r.URL.Path; p == "/healthz" || p == "/readyz" {
+	if p := r.URL.Path; (p == "/healthz" || p == "/readyz") && !s.isHosted(r) {
 		s.mux.ServeHTTP(w, r) // those who watch over a server ask also while it stops
 		return
 	}
 	if !s.gate.enter() {
 		w.Header().Set("Connection", "close")
+		if s.isScoring(r) { // clients of models do not expect to be refused; their connections are waited for
+			s.route(w, r)
+			return
+		}
 		s.fail(w, r, errStopping)
 		return
 	}
@@ -162,8 +174,25 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	s.route(w, r)
 }
 
+// isScoring says whether a request is for an online endpoint.
+func (s *Server) isScoring(r *http.Request) bool {
+	return s.Endpoints != nil && strings.HasPrefix(r.URL.Path, berth.EndpointRoot) || s.isHosted(r)
+}
+
+// isHosted says whether a request is for the host name of an online endpoint: then its path is the
+// endpoint's, whatever it is.
+func (s *Server) isHosted(r *http.Request) bool {
+	_, ok := s.EndpointZone.Label(r.Host)
+	return ok && s.Endpoints != nil
+}
+
 // route takes blob requests around the mux, which would clean their names.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if s.isHosted(r) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		s.Endpoints.ServeHTTP(w, r)
+		return
+	}
 	if s.Front.Match(r) {
 		s.Front.ServeHTTP(w, r)
 		return
@@ -173,7 +202,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.instances.proxy(w, r)
 		return
 	}
-	if strings.HasPrefix(r.URL.Path, berth.EndpointRoot) && s.Endpoints != nil {
+	if strings.HasPrefix(r.URL.Path, berth.ServiceRoot) {
+		s.instances.service(w, r)
+		return
+	}
+	if s.isScoring(r) {
 		s.Endpoints.ServeHTTP(w, r)
 		return
 	}

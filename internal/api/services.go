@@ -4,6 +4,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/space"
+	"github.com/berthml/berth/internal/storage/entra"
 )
 
 // services are the parts of the API, one for each area, in the file that has the area's name. Each
@@ -12,6 +13,7 @@ type services struct {
 	docs       *documentService
 	workspaces *workspaceService
 	groups     *groupService
+	templates  *templateService
 	tree       *treeService
 	jobs       *jobService
 	computes   *computeService
@@ -29,6 +31,7 @@ type services struct {
 	events     *eventService
 	operations *operationService
 	work       *workService
+	input      *inputService
 	metrics    *metricsService
 	health     *healthService
 }
@@ -40,6 +43,7 @@ func (s *Server) assemble() {
 	s.requests = newRequests(s.docs.table)
 	s.workspaces = &workspaceService{Locator: o.Locator, db: o.DB, location: o.Location, defaultWorkspace: o.Default}
 	s.groups = &groupService{db: o.DB, location: o.Location, docs: s.docs, workspaces: s.workspaces}
+	s.templates = &templateService{db: o.DB, location: o.Location, docs: s.docs, groups: s.groups, front: s}
 	s.tracking = &trackingService{db: o.DB, log: o.Log, authority: o.Authority, tracking: o.Tracking, workspaces: s.workspaces, front: s}
 	s.workspaces.groups = s.groups
 
@@ -56,7 +60,7 @@ func (s *Server) assemble() {
 	s.quota = space.NewQuota(o.DB, o.WorkspaceStorage)
 	storage := &storageService{db: o.DB, blobs: o.Blobs, quota: s.quota, at: o.Locator}
 	s.tree = &treeService{
-		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, docs: s.docs, jobs: s.jobs,
+		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, templates: s.templates, docs: s.docs, jobs: s.jobs,
 		computes: s.computes, sizes: s.sizes, quotas: s.quotas, costs: s.costs, storage: storage, events: s.events,
 	}
 
@@ -68,12 +72,14 @@ func (s *Server) assemble() {
 	s.identity = &identityService{Locator: o.Locator, log: o.Log, authority: o.Authority, fromTask: o.FromTask, front: s}
 	s.runners = &runnerService{
 		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority, programs: programs{find: o.Program, turns: make(chan struct{}, programsAtOnce)},
-		samples: newSamples(), requests: s.requests, gate: s.gate, front: s,
+		samples: newSamples(), requests: s.requests, gate: s.gate, front: s, principals: entra.New(o.Allow.Hosts),
 	}
 	s.attach = &attachService{attached: o.Attached, gate: s.gate, front: s}
 	s.instances = &instanceService{db: o.DB, authority: o.Authority, front: s}
 	s.work = &workService{front: s}
-	s.operations = &operationService{Locator: o.Locator, db: o.DB, docs: s.docs, workspaces: s.workspaces}
+	s.input = &inputService{front: s}
+	s.jobs.input = s.input
+	s.operations = &operationService{Locator: o.Locator, db: o.DB, docs: s.docs, workspaces: s.workspaces, templates: s.templates}
 	s.metrics = &metricsService{db: o.DB, requests: s.requests, more: o.Metrics, workspaces: s.workspaces, events: s.events}
 }
 
@@ -91,8 +97,8 @@ func (s *Server) routes() {
 	// The endpoints azure-identity knows: managed identity in its forms, and, below the name of a
 	// tenant, a token endpoint for service principals. Each wants the caller's Berth token as
 	// proof.
-	open("/msi/token", s.identity.identified(s.identity.managed))
-	open("GET /metadata/identity/oauth2/token", s.identity.identified(s.identity.managedVM))
+	open("/msi/token", s.identity.identified(s.identity.managed, identityKey))
+	open("GET /metadata/identity/oauth2/token", s.identity.identified(s.identity.managedVM, bearerKey))
 	open("/", s.identity.tenant)
 
 	user("/tokens", s.identity.tokens)
@@ -120,6 +126,7 @@ func (s *Server) routes() {
 	open(attach.Pattern, s.attach.connect)
 	open("GET /runner/v1/programs/{hash}", s.runners.program)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
+	s.mux.Handle("GET /runner/v1/tasks/{id}/input", s.authenticate(s.input.taken))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/storage", s.authenticate(s.runners.signStorage))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/work", s.work.guard(s.work.work))
 	s.mux.Handle("GET /runner/v1/tasks/{id}/rows", s.work.guard(s.work.rows))

@@ -361,3 +361,25 @@ func TestCleaningKeepsServed(t *testing.T) {
 		}
 	}
 }
+
+// TestCleaningKeepsAliased: the versions of a model with an alias in MLflow's registry stay.
+func TestCleaningKeepsAliased(t *testing.T) {
+	x := open(t)
+	mlflow := func(call string, body map[string]any) {
+		t.Helper()
+		x.do("POST", "/mlflow/v1.0"+x.ws+"/api/2.0/mlflow/"+call, body, "Content-Type", "application/json").want(200)
+	}
+	for _, name := range []string{"m", "plain"} {
+		mlflow("registered-models/create", map[string]any{"name": name})
+		for range 3 {
+			mlflow("model-versions/create", map[string]any{"name": name, "source": "s3://b/x"})
+		}
+	}
+	mlflow("registered-models/alias", map[string]any{"name": "m", "alias": "champion", "version": "1"})
+	x.do("POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"models"}, "before": time.Now().Add(time.Hour)}).want(200).is("versions", 2.)
+	for path, status := range map[string]int{"m/versions/1": 200, "m/versions/2": 200, "m/versions/3": 200, "plain/versions/1": 404, "plain/versions/3": 200} {
+		if got := x.do("GET", x.ws+"/models/"+path, nil); got.status != status {
+			t.Errorf("%s: %d %s", path, got.status, got.raw)
+		}
+	}
+}

@@ -105,7 +105,7 @@ func jobRows() []resource {
 	return []resource{
 		{
 			Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Wanted: wantedJob,
-			Actions: actions{"cancel": cancelJob, "plan": planJob}, Questions: []string{"plan"},
+			Actions: actions{"cancel": cancelJob, "plan": planJob, "open": openService}, Questions: []string{"plan"},
 		},
 		{
 			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, PlainMissing: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
@@ -116,7 +116,7 @@ func jobRows() []resource {
 		{
 			Collection: "datastores", Noun: "datastore", Schema: datastoreSchema, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
 			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
-			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName", "bucket", "credentials.accessKeyId"},
+			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName", "bucket", "credentials.accessKeyId", "credentials.authorityUrl", "credentials.tenantId", "credentials.clientId", "credentials.resourceUrl"},
 			MakerOnly: true, KeepsName: true, Mark: markDatastore, Actions: actions{"listsecrets": listSecrets},
 		},
 	}

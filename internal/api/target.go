@@ -23,7 +23,11 @@ func checkTarget(c *call, tx *store.Tx, raw json.RawMessage) (string, error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
-	return jobCall{c}.chooser(tx).Of(v)
+	name, err := jobCall{c}.chooser(tx).Of(v)
+	if err == nil {
+		err = checkNeeds(c, tx, name, raw)
+	}
+	return name, err
 }
 
 func (c jobCall) chooser(tx *store.Tx) target.Chooser {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -37,37 +38,46 @@ func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 		if berth.CodeOf(err) == berth.Unauthenticated {
 			w.Header().Set("WWW-Authenticate", challenge)
 		}
-		track.Fail(w, err)
+		s.fail(w, err)
 		return
 	}
 	ws, version, path, err := trackingOf(r.URL.EscapedPath())
 	who.Azure = version == pluginVersion && strings.Contains(r.UserAgent(), pluginAgent)
 	if err != nil {
-		track.Fail(w, err)
+		s.fail(w, err)
 		return
 	}
 	s.serve(w, r, who, workspace, ws, path)
+}
+
+// fail answers with an error, which the client has to read in time.
+func (s *trackingService) fail(w http.ResponseWriter, err error) {
+	p := s.front.patient(w, context.Background())
+	defer p.allow()
+	track.Fail(p, err)
 }
 
 // serve answers a request to the server of a workspace. only is the workspace that the token of a
 // job opens.
 func (s *trackingService) serve(w http.ResponseWriter, r *http.Request, who track.Caller, only string, ws berth.Workspace, path string) {
 	if only != "" && only != ws.Key() {
-		track.Fail(w, berth.Errorf(berth.Denied, "a job's token opens its own workspace only"))
+		s.fail(w, berth.Errorf(berth.Denied, "a job's token opens its own workspace only"))
 		return
 	}
 	found, err := s.workspaces.lookUpWorkspace(r.Context(), ws)
 	if err != nil {
-		track.Fail(w, err)
+		s.fail(w, err)
 		return
 	}
 	if track.Streams(path) {
 		if err := s.stream(w, r, found.tracking, who, path); err != nil {
-			track.Fail(w, err)
+			s.fail(w, err)
 		}
 		return
 	}
-	s.tracking.Serve(w, r, found.tracking, who, path)
+	p := s.front.patient(w, context.Background())
+	defer p.allow()
+	s.tracking.Serve(p, r, found.tracking, who, path)
 	drainBody(w, r)
 }
 
@@ -109,7 +119,7 @@ func (s *trackingService) tracker(r *http.Request) (track.Caller, string, error)
 	case err != nil:
 		return track.Caller{}, "", err
 	case job:
-		return track.Caller{User: t.User, Write: true, Job: t.Job, Holder: auth.UserHolder(t.User)}, t.Workspace, nil
+		return track.Caller{User: t.User, Write: true, Job: t.Job, Holder: auth.TaskHolder(t.ID)}, t.Workspace, nil
 	}
 	p, err := s.front.principal(r)
 	if err == nil && p.Task != "" {

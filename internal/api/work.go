@@ -26,10 +26,10 @@ import (
 // these give in one file for each job, until its last task has written them to the job's output.
 type workService struct{ front *Server }
 
-// maxQuestion bounds what a task says before its rows, as the list of its input's files, and
-// maxRows the rows that it sends at once.
+// maxQuestion bounds what a task says before its rows, and maxRows the rows that it sends at once.
+// A long list of files comes in several questions.
 const (
-	maxQuestion = 256 << 20
+	maxQuestion = 8 << 20
 	maxRows     = 64 << 30
 )
 
@@ -99,7 +99,7 @@ func (s *workService) work(c *call, t *berth.Task) error {
 		if now.State == berth.TaskDone {
 			return berth.Errorf(berth.Gone, "task %s is over", t.ID)
 		}
-		if len(ask.Plan) > 0 {
+		if len(ask.Plan) > 0 && ask.From == 0 {
 			if err := registerRows(tx, own, t, rel); err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func readQuestion(body *bufio.Reader, ask *parallel.Ask) error {
 		part, err := body.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line) > maxQuestion {
-			return berth.Errorf(berth.Limit, "the list of the input's files is longer than %d MiB: use fewer files", maxQuestion>>20)
+			return berth.Errorf(berth.Limit, "the names of the files of a mini-batch take more than %d MiB: lower mini_batch_size", maxQuestion>>20)
 		}
 		if err == nil {
 			break

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -36,8 +37,10 @@ import (
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/serve/collect"
 	"github.com/berthml/berth/internal/serve/gateway"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // App is a server that was opened. Run serves it.
@@ -52,6 +55,7 @@ type App struct {
 	Token string // the administrator's
 
 	tcp, unix net.Listener
+	relayed   relays
 	door      *auth.Door // of tcp
 	socket    string
 	browser   net.Listener // of the owner's browser; nil where the server is not only theirs
@@ -67,6 +71,8 @@ type App struct {
 	program   program
 	api       *api.Server
 	gateway   *gateway.Gateway
+	samples   *collect.Collector
+	handles   sync.Map // of driver.Handle by berth.TaskID: those of tasks that were reached
 	blobs     *blob.Store
 	db        *store.DB
 	machine   sched.Machine
@@ -124,6 +130,9 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	if err := a.listen(ctx, run); err != nil {
 		return nil, err
 	}
+	if err := a.checkZone(); err != nil {
+		return nil, err
+	}
 	if err := a.loadCerts(ctx); err != nil {
 		return nil, err
 	}
@@ -178,6 +187,7 @@ func (a *App) measure(ctx context.Context) {
 func (a *App) openAPI(ctx context.Context) (err error) {
 	cfg := a.cfg
 	authority := auth.NewAuthority(a.keys, a.db, a.audiences()...)
+	authority.Instances = a.instanceCheck()
 	owner := userName()
 	if a.Token, err = authority.AdminToken(ctx, cfg.Home, owner); err != nil {
 		return err
@@ -194,13 +204,13 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: a.signer, Watcher: watcher, Log: a.log, Locator: a.at,
 		Front: front.New(a.blobs, a.signer, front.Options{
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: a.log,
-			Job: (&locate.Owners{DB: a.db}).Job,
+			Job: (&locate.Owners{DB: a.db}).Job, Near: overSocket,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
-		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
+		Instances: a.reach(), Tasks: a.reachTasks(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()), Loopback: a.loopback,
-		Tracking: leaderTracking{leader}, Endpoints: a.gateway, Serving: a.gateway.Stats,
+		Tracking: leaderTracking{leader}, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats,
 		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics, a.gateway.Metrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)
@@ -221,17 +231,18 @@ func (a *App) openLoops(t *term) error {
 		DB: a.db, Blobs: a.blobs, Keys: a.keys, Signer: a.signer, Locator: a.at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: t.targets, Near: berth.Home{URL: "unix://" + near, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
-		KeepDays: a.cfg.Keep(), Replica: a.replica,
+		KeepDays: a.cfg.Keep(), KeepMeters: a.cfg.KeepMeters, KeepEvents: a.cfg.KeepEvents, Replica: a.replica, CheckJob: track.CheckJob,
 	})
 	t.serving = a.openServing()
 	t.devbox = a.openInstances(managed, a.environments(), a.host)
 	return nil
 }
 
-// signBlob is an address at which somebody reads or writes one blob.
-func signBlob(at locate.Locator, signer *front.Signer) func(container, name, perm, holder string, until time.Time) string {
-	return func(container, name, perm, holder string, until time.Time) string {
-		return at.URL(container, name) + "?" + signer.Sign(front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: until, Holder: holder})
+// signBlob is an address at which somebody reads or writes one blob. Tracking has decided that they
+// may, also in the folder of a run that is not of a job.
+func signBlob(at locate.Locator, signer *front.Signer) func(container, name, perm string, who track.Caller, until time.Time) string {
+	return func(container, name, perm string, who track.Caller, until time.Time) string {
+		return at.URL(container, name) + "?" + signer.Sign(front.Grant{Container: container, Prefix: name, Perm: perm + "o", Expiry: until, User: who.User, Holder: who.Holder})
 	}
 }
 
@@ -239,7 +250,7 @@ func signBlob(at locate.Locator, signer *front.Signer) func(container, name, per
 // users.
 func bearer(authority *auth.Authority) func(*http.Request) (string, bool, error) {
 	return func(r *http.Request) (string, bool, error) {
-		p, err := authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
+		p, err := authority.CheckStorage(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
 		if err != nil {
 			return "", false, err
 		}
@@ -338,7 +349,7 @@ func (a *App) audiences() []string {
 	return out
 }
 
-// hosts are the names the certificate is for.
+// hosts are the names that certificates are for, besides those of endpoints.
 func (a *App) hosts() []string {
 	hs := []string{"127.0.0.1", "::1", "localhost"}
 	if h, err := os.Hostname(); err == nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ type batchServer struct {
 	remote *http.Client
 	uri    string
 	key    string
+	more   map[string]any // of invocations
 }
 
 func newBatch(t *testing.T) *batchServer {
@@ -54,9 +56,9 @@ func (b *batchServer) put(path string, props map[string]any) {
 // invoke calls the endpoint as a client elsewhere does.
 func (b *batchServer) invoke(inputs map[string]any, headers ...string) (int, map[string]any) {
 	b.t.Helper()
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{
-		"inputData": inputs, "outputData": map[string]any{"score": map[string]any{"jobOutputType": "UriFolder", "uri": "azureml://datastores/workspaceblobstore/paths/results/"}},
-	}})
+	props := map[string]any{"inputData": inputs}
+	maps.Copy(props, b.more)
+	body, err := json.Marshal(map[string]any{"properties": props})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -216,5 +218,94 @@ func TestBatchPipelineComponent(t *testing.T) {
 	}
 	if log, _ := b.wait(name + "_count"); log != "f000.txt\nhello\n" {
 		t.Errorf("the step printed %q", log)
+	}
+}
+
+// folder is an input of an invocation.
+func (b *batchServer) folder(name string) map[string]any {
+	b.t.Helper()
+	data := b.ws + "/data/" + name + "/versions/1"
+	if code, m := b.do("PUT", data, map[string]any{"properties": map[string]any{"dataType": "uri_folder", "dataUri": "file://" + b.input}}); code/100 != 2 {
+		b.t.Fatal(code, m)
+	}
+	return map[string]any{"jobInputType": "UriFolder", "uri": data}
+}
+
+func (b *batchServer) says(code int, m map[string]any, want int, text string) {
+	b.t.Helper()
+	raw, _ := json.Marshal(m)
+	if code != want || !strings.Contains(string(raw), text) {
+		b.t.Errorf("%d %s, want %d that says %q", code, raw, want, text)
+	}
+}
+
+// TestBatchKeyWrites: who has a key of an endpoint writes below the job that they begin, and to the
+// folders that the deployment names; not wherever its maker could.
+func TestBatchKeyWrites(t *testing.T) {
+	b := newBatch(t)
+	b.files("1")
+	const results = "azureml://datastores/workspaceblobstore/paths/results/"
+	b.put("/batchEndpoints/e", map[string]any{"authMode": "Key", "defaults": map[string]any{"deploymentName": "one"}})
+	in := map[string]any{"data": b.folder("files")}
+	output := func(uri string) map[string]any {
+		return map[string]any{"outputData": map[string]any{"score": map[string]any{"jobOutputType": "UriFolder", "uri": uri}}}
+	}
+	refuse := func(more map[string]any) {
+		t.Helper()
+		b.more = more
+		code, m := b.invoke(in)
+		b.says(code, m, http.StatusForbidden, "with a key of the endpoint")
+	}
+	refuse(output(results))
+	b.more = nil
+	code, m := b.invoke(in)
+	b.says(code, m, 201, "")
+	b.more = output(results)
+	code, m = b.do("POST", b.uri[strings.Index(b.uri, "/berth/"):], map[string]any{"properties": map[string]any{"inputData": in, "outputData": b.more["outputData"]}})
+	b.says(code, m, 201, "results")
+
+	b.put("/batchEndpoints/e/deployments/one", b.deployment(map[string]any{"properties": map[string]any{"berth.outputs": "azureml://datastores/workspaceblobstore/paths/other, " + results}}))
+	b.more = output(results + "today")
+	code, m = b.invoke(in)
+	b.says(code, m, 201, "results/today")
+	if status, st := b.end(m["name"].(string)); status != "Completed" {
+		t.Errorf("%s: %s", status, st.Reason)
+	}
+	for _, uri := range []string{
+		results + "../x", strings.TrimSuffix(results, "/") + "2/", results + "%2e%2e/x", "azureml://datastores/workspaceblobstore/paths/", "file:///tmp/x", "/results",
+		"azureml://datastores/workspaceartifactstore/paths/results/",
+	} {
+		refuse(output(uri))
+	}
+	refuse(map[string]any{"outputDataset": map[string]any{"datastoreId": b.ws + "/datastores/workspaceblobstore", "path": "x"}})
+	in["data"].(map[string]any)["mode"] = "ReadWriteMount"
+	refuse(nil)
+	code, m = b.do("PUT", b.ws+"/batchEndpoints/e/deployments/bad", map[string]any{"location": "local", "properties": b.deployment(map[string]any{"properties": map[string]any{"berth.outputs": "/etc"}})})
+	b.says(code, m, 400, "must list folders such as azureml://datastores/")
+}
+
+// TestBatchRepeated: a request that is sent again gets its job; another one with the same name or
+// request id does not get the job of the first.
+func TestBatchRepeated(t *testing.T) {
+	b := newBatch(t)
+	b.files("1")
+	b.put("/batchEndpoints/e", map[string]any{"authMode": "Key", "defaults": map[string]any{"deploymentName": "one"}})
+	one, two := map[string]any{"data": b.folder("files")}, map[string]any{"data": b.folder("others")}
+	b.more = map[string]any{"name": "mine"}
+	code, m := b.invoke(one, "repeatability_request-id", "r1")
+	b.says(code, m, 201, `"name":"mine"`)
+	code, m = b.invoke(one, "repeatability_request-id", "r1")
+	b.says(code, m, 201, `"name":"mine"`)
+	code, m = b.invoke(two, "repeatability_request-id", "r1")
+	b.says(code, m, 409, "was begun by another invocation of e/one")
+	code, m = b.invoke(one, "repeatability_request-id", "r2")
+	b.says(code, m, 409, "was begun by another invocation of e/one")
+	b.more = nil
+	code, m = b.invoke(one, "repeatability_request-id", "r3")
+	b.says(code, m, 201, "batchjob-")
+	code, m = b.invoke(two, "repeatability_request-id", "r3")
+	b.says(code, m, 409, "request id of its own")
+	if _, list := b.do("GET", b.uri[strings.Index(b.uri, "/berth/"):], nil); len(list["value"].([]any)) != 2 {
+		t.Errorf("jobs: %v", list)
 	}
 }

@@ -90,6 +90,14 @@ func (e *endpointServer) request(method, path string, body io.Reader) *http.Resp
 // as they come, large bodies, and other protocols.
 func TestEndpointPassesOn(t *testing.T) {
 	e := startEndpoint(t, start(t, shortHome(t)))
+	e.passesOn()
+	e.end()
+}
+
+// passesOn deploys such a server, and calls it.
+func (e *endpointServer) passesOn() {
+	t := e.t
+	t.Helper()
 	code, m := e.do("PUT", e.ws+"/onlineEndpoints/e/deployments/blue", map[string]any{"location": "local", "properties": map[string]any{
 		"model": e.model("weights", custom), "properties": map[string]any{"berth.command": `exec "$(command -v python || command -v python3)" "$AZUREML_MODEL_DIR"/files/server.py`},
 		"requestSettings": map[string]any{"requestTimeout": "PT60S", "maxConcurrentRequestsPerInstance": 4},
@@ -124,7 +132,6 @@ func TestEndpointPassesOn(t *testing.T) {
 		t.Errorf("the rest is %q %v", rest, err)
 	}
 	e.upgrade()
-	e.end()
 }
 
 // upgrade changes to the protocol echo, as WebSocket does.
@@ -134,12 +141,12 @@ func (e *endpointServer) upgrade() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := tls.Dial("tcp", u.Host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(e.app.URL, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET %sws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer %s\r\n\r\n", u.Path, e.key)
+	fmt.Fprintf(conn, "GET %sws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer %s\r\n\r\n", u.Path, u.Host, e.key)
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {

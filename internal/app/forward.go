@@ -172,10 +172,15 @@ func (l leaderGate) Check(workspace, name string, old, body json.RawMessage) err
 	return l.a.registry().Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
+// CheckProvider is [driver.Registry.CheckProvider].
+func (l leaderGate) CheckProvider(workspace, name string, body json.RawMessage) error {
+	return l.a.registry().CheckProvider(driver.Compute{Workspace: workspace, Name: name, Body: body})
+}
+
 // Connect is [attach.Gate.Connect]. Nothing is passed on, nor waits for a leader, that this server
 // does not know itself.
 func (l leaderGate) Connect(w http.ResponseWriter, r *http.Request, token string) (failed error) {
-	agent, err := attach.Authenticate(r, l.a.db, token)
+	agent, err := attach.Authenticate(r, l.a.db, l.a.keys, token)
 	if err != nil {
 		return err
 	}

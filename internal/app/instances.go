@@ -11,6 +11,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/api"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/devbox/agent"
 	"github.com/berthml/berth/internal/driver"
@@ -33,13 +34,35 @@ func (a *App) openInstances(nodes devbox.Machine, envCache driver.Environments, 
 		envCache.Engine = os.Getenv("DOCKER_HOST") // processes on nodes do not inherit it
 	}
 	return devbox.New(devbox.Options{
-		DB: a.db, Machine: nodes, Dir: a.instances(), Command: append(slices.Clone(host[:1]), "_devbox"), Log: a.log,
+		DB: a.db, Machine: nodes, Dir: a.instances(), Home: a.cfg.Home, Command: append(slices.Clone(host[:1]), "_devbox"), Log: a.log,
 		Agent:        func(dir string) devbox.Agent { return agent.NewClient(dir) },
 		Admit:        devbox.Admission{Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault}.Admit,
 		Script:       a.script,
 		DiskBytes:    a.diskBytes(),
 		Environments: envCache,
+		Access:       a.instanceAccess,
 	})
+}
+
+// instanceAccess is what programs on an instance need to use this server as its owner.
+func (a *App) instanceAccess(workspace, node string) (devbox.Access, error) {
+	bundle, err := os.ReadFile(a.certs.Bundle)
+	return devbox.Access{URL: a.URL, Token: a.keys.InstanceToken(workspace, node), Bundle: bundle}, err
+}
+
+// instanceCheck is how tokens of instances are checked: they are good while the instance has its
+// node, for what runs on it.
+func (a *App) instanceCheck() auth.InstanceCheck {
+	return auth.InstanceCheck{
+		Owner: func(ctx context.Context, workspace, node string) (user string, err error) {
+			err = a.db.View(ctx, func(tx *store.Tx) error {
+				user, err = devbox.OwnerOf(tx, workspace, node)
+				return err
+			})
+			return user, err
+		},
+		From: a.fromNode,
+	}
 }
 
 // diskBytes is how large an instance's disk is: what the configuration says, but no more than the

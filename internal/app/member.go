@@ -58,8 +58,12 @@ func (a *App) loadCerts(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	hosts := a.hosts()
+	if z := a.endpointZone(); z.Name != "" {
+		hosts = append(hosts, "*."+z.Host())
+	}
 	var err error
-	if a.certs, err = auth.LoadCerts(filepath.Join(a.cfg.Home, "tls"), a.hosts(), time.Now()); err != nil {
+	if a.certs, err = auth.LoadCerts(filepath.Join(a.cfg.Home, "tls"), hosts, time.Now()); err != nil {
 		return err
 	}
 	a.tls, err = a.tlsConfig()

@@ -191,6 +191,7 @@ func TestParallelJob(t *testing.T) {
 func TestParallelFailures(t *testing.T) {
 	s := start(t, shortHome(t))
 	once := map[string]any{"max_retries": 1, "timeout": 1}
+	often := map[string]any{"max_retries": 3, "timeout": 1} // what dies with the worker is tried again too
 	for name, c := range map[string]struct {
 		files  []string
 		more   map[string]any
@@ -202,7 +203,7 @@ func TestParallelFailures(t *testing.T) {
 		"raise":     {[]string{"1", "raise", "2"}, map[string]any{"retrySettings": once}, "Completed", "ValueError: bad file", 2, map[string]int{"f001.txt": 2}},
 		"hang":      {[]string{"1", "hang", "2"}, map[string]any{"retrySettings": once}, "Completed", "run did not end within 1 seconds", 2, map[string]int{"f001.txt": 2}},
 		"die":       {[]string{"1", "die", "2"}, map[string]any{"retrySettings": once}, "Completed", "SIGKILL", 2, map[string]int{"f001.txt": 2}},
-		"killall":   {[]string{"1", "2", "killall"}, map[string]any{"retrySettings": once}, "Completed", "SIGKILL", 2, map[string]int{"f002.txt": 2}},
+		"killall":   {[]string{"1", "2", "killall"}, map[string]any{"retrySettings": often}, "Completed", "SIGKILL", 2, map[string]int{"f002.txt": 4}},
 		"short":     {[]string{"1", "none", "2"}, nil, "Completed", "run returned 0 results for 1 items", 2, map[string]int{"f001.txt": 1}},
 		"threshold": {[]string{"raise", "1", "raise"}, map[string]any{"retrySettings": once, "errorThreshold": 1}, "Failed", "error_threshold allows 1", -1, nil},
 		"allowed":   {[]string{"raise", "1", "raise"}, map[string]any{"retrySettings": once, "errorThreshold": 2}, "Completed", "2 items failed", 1, nil},

@@ -38,6 +38,14 @@ func (a *App) Run(until context.Context) error {
 	}
 	group.Go(func() error { return a.keepRunning(ctx, a.api.Samples) })
 	group.Go(func() error { return a.keepRunning(ctx, a.gateway.Run) })
+	group.Go(func() error { // until the last request was answered
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		go func() {
+			<-served
+			cancel()
+		}()
+		return a.samples.Run(ctx)
+	})
 	group.Go(func() error {
 		return a.db.Lead(ctx, func(ctx context.Context) error { return a.keepRunning(ctx, a.lead) })
 	})
@@ -86,7 +94,9 @@ func (a *App) serve(ctx context.Context) error {
 	remote, local := server(a.api), server(http.HandlerFunc(a.fence))
 	local.ConnContext = a.ownerOf(owner)
 	remote.TLSConfig = a.tls
-	remote.ConnContext = a.door.ConnContext
+	remote.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return withEnds(a.door.ConnContext(ctx, c), c)
+	}
 	servers := []*http.Server{remote, local}
 	ended := make(chan error, 3)
 	go func() { ended <- remote.ServeTLS(a.door.Listen(a.tcp), "", "") }()
@@ -124,6 +134,7 @@ func (a *App) shutdown(ctx context.Context, unused *unusedConns, cut func(), ser
 	if a.browser != nil {
 		a.browser.Close()
 	}
+	a.gateway.Drain(within)
 	var group errgroup.Group
 	for _, s := range servers {
 		group.Go(func() error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -142,6 +143,13 @@ func TestMachinesAreTheirOwners(t *testing.T) {
 		}
 	}
 	want(ann, http.StatusCreated, "PUT", "/computes/vm", machine(nil))
+	agent := machine(nil)
+	agent["properties"].(map[string]any)["properties"].(map[string]any)["agentKey"] = "SHA256:x"
+	for says, do := range map[string]func(string, string, any) (int, map[string]any){"only administrators": bob.do, "ssh_agent: PATH": s.do} {
+		if code, m := do("PUT", s.ws+"/computes/agent", agent); code != http.StatusForbidden || !strings.Contains(fmt.Sprint(m), says) {
+			t.Errorf("a key of the server's agent: %d %v, want %q", code, m, says)
+		}
+	}
 	for _, change := range []map[string]any{
 		{"properties": map[string]any{"properties": map[string]any{"administratorAccount": map[string]any{"USERNAME": "root"}}}},
 		{"properties": map[string]any{"properties": map[string]any{"administratorAccount": map[string]any{"password": ""}}}},

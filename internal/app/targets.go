@@ -18,6 +18,9 @@ func (a *App) registry() *driver.Registry {
 // environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
 	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache(), Program: a.program.hash}
+	if a.cfg.SSHAgent != "false" {
+		c.SSHAgent = a.cfg.SSHAgent
+	}
 	for driver, word := range map[string]string{"slurm": a.cfg.Slurm, "kubernetes": a.cfg.Kubernetes} {
 		if word == "" || word == "false" {
 			continue
@@ -39,9 +42,13 @@ func (a *App) targetConfig(name string, host []string) driver.Config {
 	return c
 }
 
-// dialSelf opens a connection to this server, as a runner on another machine does.
+// dialSelf opens a connection to this server for a runner on another machine.
 func (a *App) dialSelf(ctx context.Context) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, "tcp", reachable(a.tcp))
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", reachable(a.tcp))
+	if err != nil {
+		return nil, err
+	}
+	return a.relayed.add(c), nil
 }
 
 // dataCache is where code and inputs of tasks are kept, for all nodes on this machine.

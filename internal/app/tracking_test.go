@@ -35,7 +35,9 @@ func (k *tracker) do(method, path string, body any) (int, map[string]any) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+k.token)
+	if k.token != "" {
+		req.Header.Set("Authorization", "Bearer "+k.token)
+	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := k.http.Do(req)
 	if err != nil {
@@ -217,10 +219,17 @@ func TestJobTracks(t *testing.T) {
 	want(&tracker{t, job.uri, job.token + "x", client}, 401, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
 	want(&tracker{t, job.uri, "", client}, 401, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
 
+	// Addresses that were signed for the job are good for as long as the job.
+	up := want(job, 200, "POST", "/api/2.0/mlflow-artifacts/mpu/create/"+exp.(string)+"/talker/artifacts", o{"path": "big.bin", "num_parts": 1})
+	part, _ := at(up, "credentials", 0, "url").(string)
+	signed := &tracker{t, part, "", client}
+	want(signed, 201, "PUT", "", "part")
+
 	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.wait("talker")
+	want(signed, 403, "PUT", "", "part")
 	want(job, 401, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
 	got = want(admin, 200, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
 	if at(got, "run", "info", "status") != "FINISHED" || at(got, "run", "info", "end_time") == nil ||

@@ -72,6 +72,10 @@ func Next(tx *store.Tx, workspace, collection, name string) (int, error) {
 	return n, nil
 }
 
+// maxChosen bounds the number that a version may be given: as many are left for the next ones.
+// Times in nanoseconds are below it.
+const maxChosen = 1 << 62
+
 // UpdateContainer creates or updates the container of a new version. A container has the data type
 // of its first version.
 func UpdateContainer(tx *store.Tx, workspace, collection, name, version, user string, props map[string]any) error {
@@ -83,7 +87,10 @@ func UpdateContainer(tx *store.Tx, workspace, collection, name, version, user st
 	if n, err := strconv.Atoi(own.Next); err == nil {
 		next = n
 	}
-	if n, err := strconv.Atoi(version); err == nil && n >= next && n < math.MaxInt {
+	if n, err := strconv.Atoi(version); err == nil && n >= next {
+		if n > maxChosen && n != next || n == math.MaxInt {
+			return berth.Errorf(berth.Invalid, "version %s of %s is a number too high to go on from: choose one up to %d, or a name that is not a number", version, name, maxChosen)
+		}
 		next = n + 1
 	}
 	raw, err := json.Marshal(Container{Latest: version, Next: strconv.Itoa(next)})

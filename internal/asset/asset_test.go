@@ -30,7 +30,7 @@ func TestVersions(t *testing.T) {
 		{"5", "5", asset.Container{Latest: "5", Next: "8"}},
 		{"beta", "beta", asset.Container{Latest: "beta", Next: "8"}},
 		{"", "8", asset.Container{Latest: "8", Next: "9"}},
-		{"9223372036854775807", "9223372036854775807", asset.Container{Latest: "9223372036854775807", Next: "9"}},
+		{"9223372036854775808", "9223372036854775808", asset.Container{Latest: "9223372036854775808", Next: "9"}},
 		{"", "9", asset.Container{Latest: "9", Next: "10"}},
 	} {
 		var got string
@@ -53,6 +53,23 @@ func TestVersions(t *testing.T) {
 		}
 		if diff := cmp.Diff(step.container, own); diff != "" {
 			t.Errorf("after %q (-want +got):\n%s", step.ask, diff)
+		}
+	}
+	create := func(version string) error {
+		return db.Update(t.Context(), func(tx *store.Tx) error {
+			_, err := asset.Create(tx, asset.Version{Workspace: "w", Collection: "data", Name: "d", Version: version, User: "ann"})
+			return err
+		})
+	}
+	// Nobody ends the numbering.
+	for _, high := range []string{"9223372036854775807", "9223372036854775806", "4611686018427387905"} {
+		if err := create(high); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("version %s gives %v", high, err)
+		}
+	}
+	for _, version := range []string{"4611686018427387904", "", "", "4611686018427387907"} {
+		if err := create(version); err != nil {
+			t.Errorf("version %q: %v", version, err)
 		}
 	}
 	// A version is never made twice, and nothing of the attempt stays.

@@ -23,7 +23,9 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/fake"
+	"github.com/berthml/berth/internal/driver/provided"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
@@ -36,6 +38,7 @@ type fixture struct {
 	gate  atomic.Pointer[attach.Gate]
 	srv   *httptest.Server
 	token string
+	keys  *auth.Keys
 }
 
 func build(t *testing.T) *fixture {
@@ -64,6 +67,7 @@ func behind(t *testing.T, door *auth.Door) *fixture {
 		for name, body := range map[string]string{
 			"laptop": `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"agent"}}}`,
 			"plain":  `{"properties":{"computeType":"AmlCompute"}}`,
+			"made":   `{"tags":{"berth.provider":"site"},"properties":{"computeType":"AmlCompute"}}`,
 		} {
 			if err := tx.Insert(&store.Doc{Workspace: space.Key(), Kind: "computes", Name: name, Body: []byte(body), Own: own}); err != nil {
 				return err
@@ -75,9 +79,14 @@ func behind(t *testing.T, door *auth.Door) *fixture {
 		t.Fatal(err)
 	}
 	p.gate.Store(p.open())
+	keys, err := auth.LoadKeys(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.keys = keys
 	mux := http.NewServeMux()
 	mux.HandleFunc(attach.Pattern, func(w http.ResponseWriter, r *http.Request) {
-		agent, err := attach.Authenticate(r, p.db, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		agent, err := attach.Authenticate(r, p.db, p.keys, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		if err == nil {
 			err = p.gate.Load().Connect(w, r, agent)
 		}
@@ -98,7 +107,12 @@ func behind(t *testing.T, door *auth.Door) *fixture {
 func (p *fixture) open() *attach.Gate {
 	p.t.Helper()
 	log := slog.New(slog.NewTextHandler(p.t.Output(), nil))
-	types := func(name string) (driver.Type, bool) { return driver.Type{Open: dialout.Open}, name == "agent" }
+	types := func(name string) (driver.Type, bool) {
+		if name == driver.Provided {
+			return driver.Type{Open: provided.Open}, true
+		}
+		return driver.Type{Open: dialout.Open}, name == "agent"
+	}
 	targets := driver.NewRegistry(types, func(string) driver.Config { return driver.Config{} }, log)
 	g, err := attach.NewGate(p.t.Context(), p.db, targets, log)
 	if err != nil {
@@ -321,4 +335,56 @@ func TestTokenAfterWatchFailed(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it stays connected")
 	}
+}
+
+// TestNodes: a node of a cluster whose nodes connect by themselves is let in by its own token, as
+// long as it is wanted.
+func TestNodes(t *testing.T) {
+	p := build(t)
+	put := func(name, compute string, state berth.NodeState) {
+		t.Helper()
+		err := p.db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := target.NewNode(berth.Node{Name: name, Workspace: space.Key(), Compute: compute, State: state, Provider: "site"})
+			if err != nil {
+				return err
+			}
+			return tx.Insert(d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("made-1", "made", berth.NodePreparing)
+	put("made-2", "made", berth.NodeLeaving)
+	put("other-1", "other", berth.NodeIdle)
+	token := func(compute, node string) string { return p.keys.NodeToken(space.Key(), compute, node) }
+	for _, x := range []struct{ node, compute, token string }{
+		{"made-1", "made", ""},
+		{"made-1", "made", token("made", "made-2")},
+		{"made-1", "made", p.token},
+		{"made-2", "made", token("made", "made-2")},
+		{"made-3", "made", token("made", "made-3")},
+		{"other-1", "made", token("made", "other-1")},
+		{"made-1", "plain", token("plain", "made-1")},
+		{"made-1", "laptop", token("laptop", "made-1")},
+	} {
+		if err := <-p.agent(t.Context(), x.node, x.compute, x.token); berth.CodeOf(err) != berth.Unauthenticated {
+			t.Errorf("%+v: %v", x, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.srv.Certificate().Raw})
+	there := make(chan struct{})
+	a := &dialout.Agent{
+		ID: "made-1", Host: "h", Log: slog.New(slog.DiscardHandler), Driver: fake.New(fake.Options{Nodes: fake.Machine(1)}), Connected: func() { close(there) },
+		Join: dialout.Join{Server: p.srv.URL, Workspace: space, Compute: "made", Token: token("made", "made-1"), CA: string(ca)},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	select {
+	case <-there:
+	case err := <-ended:
+		t.Errorf("the node itself: %v", err)
+	}
+	cancel()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,21 +92,36 @@ func (g *Gate) Drop(d *store.Doc) {
 // nothing.
 var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not valid: its compute was detached, or `berth agent join` has created another one since; create a new file with `berth agent join`")
 
-// An Agent is one that has shown the token of its compute.
+// An Agent is one that has shown the token of its compute, or of its node.
 type Agent struct {
 	compute *store.Doc
 	state   *berth.AttachedState
+	node    string // of a cluster whose nodes connect by themselves
 }
 
 // Authenticate finds out whose agent sends a request, or says why it is refused. Nothing is read of
 // its connection.
-func Authenticate(r *http.Request, db *store.DB, token string) (Agent, error) {
+func Authenticate(r *http.Request, db *store.DB, keys *auth.Keys, token string) (Agent, error) {
 	ws, compute := dialout.Place(r)
 	var d *store.Doc
+	node := r.Header.Get(dialout.HeaderID)
 	err := db.View(r.Context(), func(tx *store.Tx) (err error) {
-		d, err = tx.Get(ws.Key(), kindCompute, compute, "")
+		if d, err = tx.Get(ws.Key(), kindCompute, compute, ""); err != nil || !provided(d) {
+			return err
+		}
+		if !keys.CheckNode(token, d.Workspace, d.Name, node) {
+			return errUnknown
+		}
+		_, n, err := target.LoadNode(tx, d.Workspace, node)
+		if err == nil && (n.State == berth.NodeLeaving || !strings.EqualFold(n.Compute, d.Name)) {
+			return errGivenBack
+		}
 		return err
 	})
+	if err == nil && provided(d) {
+		auth.Known(r.Context(), "node "+node+" of "+d.Workspace+"/"+d.Name)
+		return Agent{compute: d, node: node}, nil
+	}
 	if berth.CodeOf(err) == berth.NotFound {
 		return Agent{}, errUnknown
 	}
@@ -117,7 +133,16 @@ func Authenticate(r *http.Request, db *store.DB, token string) (Agent, error) {
 		return Agent{}, errUnknown
 	}
 	auth.Known(r.Context(), "machine of "+d.Workspace+"/"+d.Name)
-	return Agent{d, st.Attached}, nil
+	return Agent{compute: d, state: st.Attached}, nil
+}
+
+// errGivenBack is the answer to a node that nobody wants any more.
+var errGivenBack = berth.Errorf(berth.Unauthenticated, "the node was given back")
+
+// provided says whether the nodes of a compute connect by themselves.
+func provided(d *store.Doc) bool {
+	spec, err := berth.ReadPool(d.Body)
+	return err == nil && spec.Provider != ""
 }
 
 // Connect takes the connection of an agent and looks after it until it ends or the context of the
@@ -130,14 +155,16 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 	if id == "" || len(id) > 100 || dialout.Clean(id, 100) != id {
 		return berth.Errorf(berth.Invalid, "the agent did not identify its machine")
 	}
-	if err := mine(d.Name, a.state, id); err != nil {
-		return err
+	if a.node == "" {
+		if err := mine(d.Name, a.state, id); err != nil {
+			return err
+		}
 	}
 	target, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
 	if err != nil {
 		return err
 	}
-	acceptor, ok := target.Driver().(driver.Acceptor)
+	accept, ok := acceptor(target.Driver(), a.node)
 	if !ok {
 		return berth.Errorf(berth.Unsupported, "compute %s is not a machine that connects to the server", d.Name)
 	}
@@ -154,15 +181,37 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 		return err
 	}
 	defer conn.Close()
-	ended, err := acceptor.Accept(r.Context(), conn)
+	ended, err := accept(r.Context(), conn)
 	if err != nil {
 		g.log.Info("machine not connected", "compute", d.Name, "host", host, "err", err)
 		return nil // there is nobody to answer to any more
+	}
+	if a.node != "" { // what is known of it is the control loop's
+		g.log.Info("node connected", "compute", d.Name, "node", a.node, "host", host)
+		select {
+		case why := <-ended:
+			g.log.Info("node disconnected", "compute", d.Name, "node", a.node, "err", why)
+		case <-r.Context().Done():
+		}
+		return nil
 	}
 	_ = g.attend(r.Context(), d, target, &driver.Connection{Ended: ended}, berth.AttachedState{ // it has been said
 		TokenHash: a.state.TokenHash, Machine: id, Host: host, Version: dialout.Clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
 	})
 	return nil
+}
+
+// acceptor is how a driver takes over the connection of its machine, or of one of its nodes.
+func acceptor(d driver.Driver, node string) (accept func(context.Context, net.Conn) (<-chan error, error), ok bool) {
+	if node != "" {
+		n, ok := d.(driver.NodeAcceptor)
+		return func(ctx context.Context, c net.Conn) (<-chan error, error) { return n.AcceptNode(ctx, node, c) }, ok
+	}
+	a, ok := d.(driver.Acceptor)
+	if !ok {
+		return nil, false
+	}
+	return a.Accept, true
 }
 
 // attend keeps the state of a machine up to date while it is connected. The error is why it was not
@@ -268,7 +317,7 @@ func rest(ctx context.Context, d time.Duration) {
 func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, info driver.Info) error {
 	a.Connected, a.Since = true, g.db.Now()
 	a.SharedDisk, a.Queues, a.Distributed, a.Address = info.SharedDisk, info.Queues, info.Distributed, info.Address
-	a.MaxNodes = min(max(0, info.MaxNodes), maxSlots)
+	a.MaxNodes, a.Dials = min(max(0, info.MaxNodes), maxSlots), info.Dials
 	for _, n := range info.Nodes {
 		a.CPUs, a.Memory, a.GPUs, a.Slots = a.CPUs+n.CPUs, a.Memory+n.Memory, a.GPUs+n.GPUs, a.Slots+n.Slots
 		a.OS, a.Arch = dialout.Clean(n.OS, 20), dialout.Clean(n.Arch, 20)
@@ -318,6 +367,11 @@ func changesOf(a *berth.AttachedState, was berth.AttachedState, now time.Time) s
 		}
 		if k >= 0 && m.Machine == "" {
 			m.Machine = was.Machines[k].Machine
+		}
+	}
+	for _, w := range a.Warnings {
+		if was.Connected && !slices.Contains(was.Warnings, w) {
+			say = append(say, w)
 		}
 	}
 	return strings.Join(say, "; ")

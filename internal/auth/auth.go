@@ -28,6 +28,8 @@ type Principal struct {
 	Token string
 	// Task is set for a runner: it may speak of this task only.
 	Task berth.TaskID
+	// Endpoint is set for who has no more than a key of this batch endpoint: User is its maker.
+	Endpoint string
 	// Expires is when the credentials end by themselves; zero is never.
 	Expires time.Time
 	// Derived says that they are an access token, which cannot be exchanged for another.

@@ -35,3 +35,9 @@ func (k *Keys) CheckEndpoint(token, endpoint string, now time.Time) error {
 func (k *Keys) ReplicaSecret(job string) string {
 	return b64.EncodeToString(k.mac("replica " + job)[:24])
 }
+
+// ServiceSecret is what a service of a job asks of everybody who calls it; path is its
+// berth.ServicePath.
+func (k *Keys) ServiceSecret(path string) string {
+	return b64.EncodeToString(k.mac("service " + path)[:24])
+}

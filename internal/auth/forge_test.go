@@ -165,10 +165,16 @@ func TestAudiences(t *testing.T) {
 	for aud, good := range map[string]bool{
 		"https://management.azure.com/": true, "https://management.azure.com": true, "https://ml.azure.test": true,
 		"https://graph.microsoft.com": false, "": false, "https://management.azure.com.evil.test": false,
+		"https://storage.azure.com": false, "https://storage.azure.com/": false,
 	} {
 		jwt, _ := x.AccessToken(p, aud, time.Hour, now)
 		if _, err := x.Check(t.Context(), jwt, now); (err == nil) != good {
 			t.Errorf("%q: %v", aud, err)
+		}
+		// Any host of storage that a client is sent to gets one for all storage.
+		_, err := x.CheckStorage(t.Context(), jwt, now)
+		if good = good || strings.HasPrefix(aud, "https://storage."); (err == nil) != good {
+			t.Errorf("at the blob endpoint, %q: %v", aud, err)
 		}
 	}
 }

@@ -1,11 +1,14 @@
 package auth_test
 
 import (
+	"cmp"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/store"
 )
 
 // TestHolders: what was made for a token ends with it, what was made for a user with the user's
@@ -44,6 +47,64 @@ func TestHolders(t *testing.T) {
 		check(holders[0], false)
 		check(auth.UserHolder("ann"), i == 0)
 	}
+}
+
+// TestTaskHolders: what was made for a task ends with the task, and with the tokens of its user.
+func TestTaskHolders(t *testing.T) {
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	keys, err := auth.LoadKeys(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := auth.NewAuthority(keys, db)
+	now := time.Now()
+	if _, err := a.Create(t.Context(), auth.Token{Name: "one", User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	tasks := []*berth.Task{{ID: "w a.1", Workspace: "w", Job: "a", User: "ann"}, {ID: "w b.1", Workspace: "w", Job: "b", User: "ann"}, {ID: "w c.1", Workspace: "w", Job: "c", User: "bob"}, {ID: "w d.1", Workspace: "w", Job: "d"}}
+	update := func(fn func(tx *store.Tx) error) {
+		t.Helper()
+		if err := db.Update(t.Context(), fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(tx *store.Tx) (err error) {
+		for _, x := range tasks {
+			task := *x
+			task.State = berth.TaskRunning
+			err = cmp.Or(err, tx.InsertTask(&task))
+		}
+		return err
+	})
+	check := func(id berth.TaskID, good bool) {
+		t.Helper()
+		if err := a.CheckHolder(t.Context(), auth.TaskHolder(id), now); (err == nil) != good || err != nil && berth.CodeOf(err) != berth.Unauthenticated {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	check(tasks[0].ID, true)
+	check(tasks[1].ID, true)
+	check(tasks[2].ID, false) // bob has no token
+	check(tasks[3].ID, true)  // nobody's
+	check("none", false)
+	update(func(tx *store.Tx) error {
+		x, err := tx.Task(tasks[0].ID)
+		if err != nil {
+			return err
+		}
+		x.State = berth.TaskDone
+		return tx.SaveTask(x)
+	})
+	check(tasks[0].ID, false) // at once
+	check(tasks[1].ID, true)
+	if err := a.Revoke(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	check(tasks[1].ID, false)
 }
 
 // TestCheckWriter: tokens that only read, or have expired, do not let others act for their user.

@@ -85,6 +85,20 @@ func (k *Keys) TaskToken(id berth.TaskID, expiry time.Time) string {
 	return taskPrefix + text + "." + b64.EncodeToString(k.mac("task " + text)[:18])
 }
 
+// NodeToken is a token that lets one node of a cluster connect, without an entry in the database.
+func (k *Keys) NodeToken(workspace, compute, node string) string {
+	return nodePrefix + b64.EncodeToString(k.mac("node " + workspace + " " + strings.ToLower(compute) + " " + node)[:24])
+}
+
+const nodePrefix = "bn_"
+
+// CheckNode says whether a token is that of a node.
+func (k *Keys) CheckNode(token, workspace, compute, node string) bool {
+	sent, ok := strings.CutPrefix(token, nodePrefix)
+	mac := k.mac("node " + workspace + " " + strings.ToLower(compute) + " " + node)[:24]
+	return ok && signed(sent, mac)
+}
+
 // GroupSecret is a secret that the tasks of one attempt at a job share.
 func (k *Keys) GroupSecret(id string) string { return b64.EncodeToString(k.mac("group " + id)[:24]) }
 

@@ -36,7 +36,9 @@ type Token struct {
 // Authority issues and checks tokens.
 type Authority struct {
 	Keys *Keys
-	db   *store.DB
+	// Instances is how tokens of compute instances are checked; without it there are none.
+	Instances InstanceCheck
+	db        *store.DB
 
 	audiences map[string]bool // of access tokens that are for this server
 
@@ -62,8 +64,12 @@ const sessionAudience = "berth"
 // is. A client is given a token for any audience it names, and may give it to whom that is: then it
 // opens nothing here.
 var usualAudiences = []string{
-	sessionAudience, "https://management.azure.com", "https://management.core.windows.net", "https://ml.azure.com", "https://ml.azure.test", "https://storage.azure.com",
+	sessionAudience, "https://management.azure.com", "https://management.core.windows.net", "https://ml.azure.com", "https://ml.azure.test",
 }
+
+// storageAudience is that of access tokens for all storage: clients show them to the host of
+// whatever address of files they are given, so they open this server's blobs and nothing else.
+const storageAudience = "https://storage.azure.com"
 
 // NewAuthority returns the authority over db. Access tokens for the audiences given are for this
 // server, besides those for the usual ones.
@@ -209,29 +215,41 @@ func (a *Authority) Hold(ctx context.Context, bearer string, p Principal) (_ con
 
 // Check says who a bearer token belongs to: a user token, a JWT made from one, or a task token.
 func (a *Authority) Check(ctx context.Context, bearer string, now time.Time) (Principal, error) {
-	p, err := a.check(ctx, bearer, now)
+	return a.checkFor(ctx, bearer, now, "")
+}
+
+// CheckStorage is Check at the blob endpoint, which access tokens for Azure's storage open too.
+func (a *Authority) CheckStorage(ctx context.Context, bearer string, now time.Time) (Principal, error) {
+	return a.checkFor(ctx, bearer, now, storageAudience)
+}
+
+func (a *Authority) checkFor(ctx context.Context, bearer string, now time.Time, audience string) (Principal, error) {
+	p, err := a.check(ctx, bearer, now, audience)
 	if err == nil {
 		Known(ctx, p.User)
 	}
 	return p, err
 }
 
-func (a *Authority) check(ctx context.Context, bearer string, now time.Time) (Principal, error) {
+// check is Check, of access tokens for one more audience.
+func (a *Authority) check(ctx context.Context, bearer string, now time.Time, audience string) (Principal, error) {
 	switch {
 	case bearer == "":
 		return Principal{}, berth.Errorf(berth.Unauthenticated, "no token was sent; run `berth azure-env` to see how to reach this server")
 	case len(bearer) > 3 && bearer[:3] == taskPrefix:
 		id, exp, err := a.Keys.task(bearer, now)
 		return Principal{Task: id, User: "task " + string(id), Expires: exp}, err
+	case OfInstance(bearer):
+		return a.instanceToken(ctx, bearer, now)
 	case len(bearer) > len(jwtHeader) && bearer[:len(jwtHeader)] == jwtHeader:
 		c, err := a.Keys.parseJWT(bearer, now)
 		if err != nil {
 			return Principal{}, err
 		}
-		if !a.audiences[bareAudience(c.Audience)] {
+		if aud := bareAudience(c.Audience); !a.audiences[aud] && (audience == "" || aud != audience) {
 			return Principal{}, berth.Errorf(berth.Unauthenticated, "the token is for %.200q and not for this server; ask for one whose resource is the server's address", c.Audience)
 		}
-		p, err := a.named(ctx, c.Token, c.Mark, now)
+		p, err := a.derived(ctx, c, now)
 		p.Derived = true
 		if exp := time.Unix(c.Expires, 0); p.Expires.IsZero() || exp.Before(p.Expires) {
 			p.Expires = exp
@@ -253,6 +271,14 @@ func (a *Authority) secret(ctx context.Context, secret string, now time.Time) (P
 		}
 		return docs[0], nil
 	})
+}
+
+// derived is the principal of an access token.
+func (a *Authority) derived(ctx context.Context, c claims, now time.Time) (Principal, error) {
+	if text, ok := strings.CutPrefix(c.Token, instanceName); ok {
+		return a.instance(ctx, text, now, true)
+	}
+	return a.named(ctx, c.Token, c.Mark, now)
 }
 
 // named is the principal of the token with this name, if it is still the one with this mark.

@@ -5,6 +5,7 @@
 package batch
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"path"
@@ -20,8 +21,26 @@ const (
 	Output = "score"
 )
 
-// defaultFile is the file in the output that the rows are in.
-const defaultFile = "predictions.csv"
+// OutputsProperty is the property of a deployment that lists, separated by commas, the folders
+// which a caller with a key of the endpoint may choose for outputs. It is ours.
+const OutputsProperty = "berth.outputs"
+
+// Defaults are the settings that a deployment of a model has where it says nothing, as Azure's.
+func Defaults() map[string]any {
+	return map[string]any{
+		"miniBatchSize": 10, "maxConcurrencyPerInstance": 1, "outputAction": "AppendRow", "outputFileName": "predictions.csv", "errorThreshold": -1, "loggingLevel": "Info",
+		"retrySettings": map[string]any{"maxRetries": 3, "timeout": "PT30S"}, "resources": map[string]any{"instanceCount": 1, "properties": map[string]any{}},
+	}
+}
+
+// defaults is a deployment with these.
+func defaults() (d Deployment, err error) {
+	raw, err := json.Marshal(Defaults())
+	if err == nil {
+		err = json.Unmarshal(raw, &d)
+	}
+	return d, err
+}
 
 // Run are the settings of a run. A deployment has them, and an invocation may say otherwise.
 type Run struct {
@@ -80,8 +99,67 @@ func Read(props json.RawMessage) (*Deployment, error) {
 			return nil, berth.Errorf(berth.Invalid, "properties.deploymentConfiguration.componentId must be the id of a pipeline component")
 		}
 	}
+	for _, at := range d.outputs() {
+		if !strings.HasPrefix(at, "azureml://datastores/") || !strings.Contains(at, "/paths/") || unclean(at) {
+			return nil, berth.Errorf(berth.Invalid, "properties.properties.%s must list folders such as azureml://datastores/NAME/paths/FOLDER/, not %q", OutputsProperty, at)
+		}
+	}
 	return d, nil
 }
+
+// outputs are the folders that callers with a key may choose for outputs, each with a slash at its
+// end.
+func (d *Deployment) outputs() (out []string) {
+	for at := range strings.SplitSeq(string(d.Properties[OutputsProperty]), ",") {
+		if at = strings.TrimSpace(at); at != "" {
+			out = append(out, strings.TrimSuffix(at, "/")+"/")
+		}
+	}
+	return out
+}
+
+// unclean says whether an address has parts that lead elsewhere than its text says.
+func unclean(uri string) bool {
+	_, rest, _ := strings.Cut(uri, "://")
+	for part := range strings.SplitSeq(rest, "/") {
+		if part == "." || part == ".." || strings.ContainsAny(part, "\\%\x00") {
+			return true
+		}
+	}
+	return false
+}
+
+// Limit refuses an invocation that writes elsewhere than to the places that the server chooses for
+// its job and to the folders that the deployment names. It is for callers who have no more than a
+// key of the endpoint: their jobs run as its maker, who could write to many more places.
+func (d *Deployment) Limit(in *Invocation) error {
+	may := func(field, uri string) error {
+		if uri == "" {
+			return nil
+		}
+		for _, folder := range d.outputs() {
+			if strings.HasPrefix(strings.TrimSuffix(uri, "/")+"/", folder) && !unclean(uri) {
+				return nil
+			}
+		}
+		return berth.Errorf(berth.Denied, "%s: with a key of the endpoint, outputs cannot be written to %s: leave the address out, call with a token of your own, or have the deployment list the folder in properties.%s",
+			field, uri, OutputsProperty)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Outputs)) {
+		if err := may("properties.outputData."+name, in.Outputs[name].URI); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Inputs)) {
+		if mode := in.Inputs[name].Mode; !slices.ContainsFunc(readModes, func(m string) bool { return strings.EqualFold(m, mode) }) {
+			return berth.Errorf(berth.Denied, "properties.inputData.%s: with a key of the endpoint, inputs can only be read, not used in mode %s", name, mode)
+		}
+	}
+	return may("properties.outputDataset", in.OutputDataset.uri())
+}
+
+// readModes are the modes in which an input is only read.
+var readModes = []string{"", "ReadOnlyMount", "Download", "EvalMount", "EvalDownload", "Direct"}
 
 // IsPipeline says whether a pipeline component is deployed.
 func (d *Deployment) IsPipeline() bool {
@@ -126,11 +204,22 @@ type Invocation struct {
 	Compute    struct {
 		InstanceCount json.RawMessage `json:"instanceCount"`
 	} `json:"compute"`
-	OutputDataset struct {
-		DatastoreID string `json:"datastoreId"`
-		Path        string `json:"path"`
-	} `json:"outputDataset"`
-	Tags map[string]any `json:"tags"`
+	OutputDataset folder         `json:"outputDataset"`
+	Tags          map[string]any `json:"tags"`
+}
+
+// folder is a place in a datastore.
+type folder struct {
+	DatastoreID string `json:"datastoreId"`
+	Path        string `json:"path"`
+}
+
+// uri is its address, "" where it is none.
+func (f folder) uri() string {
+	if f.DatastoreID == "" {
+		return ""
+	}
+	return "azureml://datastores/" + path.Base(f.DatastoreID) + "/paths/" + strings.Trim(f.Path, "/") + "/"
 }
 
 // Data is an input or output of an invocation.
@@ -243,7 +332,8 @@ func (t Target) component(props, tags map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags["azureml.jobtype"] = "pipeline"
+	// With this, Azure's clients download the job's own outputs, and not the score of its step.
+	tags["azureml.jobtype"] = "azureml.pipelinejob"
 	settings := map[string]any{}
 	maps.Copy(settings, t.Configuration.Settings)
 	props["componentId"], props["settings"] = id, settings
@@ -290,8 +380,8 @@ func (t Target) scoring(in *Invocation, props map[string]any) (map[string]any, e
 	}
 	if outputs[Output] == nil {
 		o := map[string]any{"jobOutputType": "uri_folder", "mode": "ReadWriteMount"}
-		if d := in.OutputDataset; d.DatastoreID != "" {
-			o["uri"] = "azureml://datastores/" + path.Base(d.DatastoreID) + "/paths/" + strings.Trim(d.Path, "/") + "/"
+		if uri := in.OutputDataset.uri(); uri != "" {
+			o["uri"] = uri
 		}
 		outputs[Output] = o
 	}
@@ -300,13 +390,11 @@ func (t Target) scoring(in *Invocation, props map[string]any) (map[string]any, e
 		env[k] = string(v)
 	}
 	stepInputs := map[string]any{"job_data": map[string]any{"job_input_type": "literal", "value": "${{parent.inputs." + name + "}}"}}
-	file := in.OutputFileName
-	if file == "" {
-		file = t.OutputFileName
+	def, err := defaults()
+	if err != nil {
+		return nil, err
 	}
-	if file == "" {
-		file = defaultFile
-	}
+	file := cmp.Or(in.OutputFileName, t.OutputFileName, def.OutputFileName)
 	task := map[string]any{"type": "run_function", "output": Output, "output_file_name": file, "summary_only": strings.EqualFold(t.OutputAction, "SummaryOnly")}
 	if t.Model.ID != "" {
 		kind := "custom_model"
@@ -330,11 +418,11 @@ func (t Target) scoring(in *Invocation, props map[string]any) (map[string]any, e
 		task["type"] = "model"
 	}
 	for key, v := range map[string]any{
-		"mini_batch_size":              orDefault(pick(in.MiniBatchSize, t.MiniBatchSize), 10),
-		"max_concurrency_per_instance": orDefault(pick(t.MaxConcurrency), 1),
-		"error_threshold":              orDefault(pick(in.ErrorThreshold, t.ErrorThreshold), -1),
-		"retry_settings":               retries(in.Run, t.Run),
-		"resources":                    map[string]any{"instance_count": orDefault(pick(in.Compute.InstanceCount, t.Resources.InstanceCount), 1)},
+		"mini_batch_size":              pick(in.MiniBatchSize, t.MiniBatchSize, def.MiniBatchSize),
+		"max_concurrency_per_instance": pick(t.MaxConcurrency, def.MaxConcurrency),
+		"error_threshold":              pick(in.ErrorThreshold, t.ErrorThreshold, def.ErrorThreshold),
+		"retry_settings":               retries(in.Run, t.Run, def.Run),
+		"resources":                    map[string]any{"instance_count": pick(in.Compute.InstanceCount, t.Resources.InstanceCount, def.Resources.InstanceCount)},
 	} {
 		step[key] = v
 	}
@@ -347,20 +435,9 @@ func (t Target) scoring(in *Invocation, props map[string]any) (map[string]any, e
 	return props, nil
 }
 
-func orDefault(v, otherwise any) any {
-	if v == nil {
-		return otherwise
+func retries(in, of, def Run) map[string]any {
+	return map[string]any{
+		"max_retries": pick(in.RetrySettings.MaxRetries, of.RetrySettings.MaxRetries, def.RetrySettings.MaxRetries),
+		"timeout":     cmp.Or(in.RetrySettings.Timeout, of.RetrySettings.Timeout, def.RetrySettings.Timeout),
 	}
-	return v
-}
-
-func retries(in, of Run) map[string]any {
-	timeout := in.RetrySettings.Timeout
-	if timeout == "" {
-		timeout = of.RetrySettings.Timeout
-	}
-	if timeout == "" {
-		timeout = "PT30S"
-	}
-	return map[string]any{"max_retries": orDefault(pick(in.RetrySettings.MaxRetries, of.RetrySettings.MaxRetries), 3), "timeout": timeout}
 }

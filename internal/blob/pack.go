@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -13,8 +14,24 @@ import (
 // MaxPacked is how large a file may be that comes with others in one request.
 const MaxPacked = small
 
-// atOnce is how many names are given in one transaction, which keeps others waiting.
-const atOnce = 128
+// atOnce is how many names are given in one transaction, which keeps others waiting, and
+// partsAtOnce how many parts these names may have: every folder above a name is looked at.
+const (
+	atOnce      = 128
+	partsAtOnce = 8 * atOnce
+)
+
+// chunk is how many of the first of n names are given in one transaction.
+func chunk(n int, name func(i int) string) int {
+	n = min(n, atOnce)
+	parts := 0
+	for i := range n {
+		if parts += strings.Count(name(i), "/") + 1; i > 0 && parts > partsAtOnce {
+			return i
+		}
+	}
+	return n
+}
 
 // Packed is one of many files to keep.
 type Packed struct {
@@ -48,11 +65,12 @@ func (s *Store) PutMany(ctx context.Context, container string, files []Packed) e
 	if err := s.placeMany(files, contents); err != nil {
 		return s.diskError("keeping an upload", err)
 	}
-	for at := 0; at < len(files); at += atOnce {
-		end := min(at+atOnce, len(files))
+	for at := 0; at < len(files); {
+		end := at + chunk(len(files)-at, func(i int) string { return files[at+i].Name })
 		if err := s.indexMany(ctx, container, files[at:end], contents[at:end]); err != nil {
 			return err
 		}
+		at = end
 	}
 	return ctx.Err()
 }

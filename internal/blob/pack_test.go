@@ -2,6 +2,7 @@ package blob_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,5 +42,22 @@ func TestPutMany(t *testing.T) {
 	st, err := s.GC(t.Context(), 0)
 	if err != nil || st.Objects != 1 || st.Temps != 0 { // what was bob's
 		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestChunk: a transaction gives no more names than others can wait for, and fewer deep ones.
+func TestChunk(t *testing.T) {
+	flat, deep := make([]string, 4096), make([]string, 4096)
+	for i := range flat {
+		flat[i] = fmt.Sprintf("up/src/%d", i)
+		deep[i] = strings.Repeat("d/", 250) + fmt.Sprint(i)
+	}
+	for _, tt := range []struct {
+		names []string
+		want  int
+	}{{flat, 128}, {flat[:5], 5}, {deep, 4}, {deep[:1], 1}, {append(slices.Clone(flat[:10]), deep...), 13}} {
+		if got := blob.Chunk(tt.names); got != tt.want {
+			t.Errorf("of %d names, the first %.20s, %d are given at once, want %d", len(tt.names), tt.names[0], got, tt.want)
+		}
 	}
 }

@@ -18,8 +18,10 @@ func (s *Store) Reuse(ctx context.Context, container, folder, from string, t *be
 			return nil, err
 		}
 	}
-	for at := 0; at < len(t.Files); at += atOnce {
-		files := t.Files[at:min(at+atOnce, len(t.Files))]
+	for rest := t.Files; len(rest) > 0; {
+		n := chunk(len(rest), func(i int) string { return folder + rest[i].Path })
+		files := rest[:n]
+		rest = rest[n:]
 		var left []string
 		err := s.db.Update(ctx, func(tx *store.Tx) error {
 			left = left[:0]

@@ -78,7 +78,7 @@ func agentRun(s *session) *cobra.Command {
 			if s.verbose || s.debug {
 				level = slog.LevelDebug
 			}
-			a := dialout.Agent{Log: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))}
+			a := dialout.Agent{Log: slog.New(s.logHandler(level))}
 			if a.Host, err = os.Hostname(); err != nil {
 				a.Host = "a machine without a name"
 			}

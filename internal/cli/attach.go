@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,8 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		"  berth compute attach -n k8s --type kubernetes --kubeconfig FILE --context NAME --namespace ml --image IMAGE   a namespace of a Kubernetes cluster\n" +
 		"  berth compute attach -n desk --type agent         another machine that connects to the server, see `berth agent`\n\n" +
 		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +
-		"has to show from then on; --host-key names it beforehand."
+		"has to show from then on; --host-key names it beforehand. A key that only your SSH agent has cannot be given to a server; where its operator\n" +
+		"has given the server an agent (ssh_agent in berth.yaml), --agent-key names a key of that one."
 	var where []string
 	var here, rbac bool
 	cmd.Flags().StringArrayVar(&where, "ssh", nil, "[USER@]HOST[:PORT] or an alias in ~/.ssh/config, which gives address, account, port, key and jump hosts; repeat it for several machines as one compute")
@@ -88,22 +88,16 @@ func sshFlags(cmd *cobra.Command, all []string) error {
 			}
 		}
 	}
-	if cmd.Flags().Changed("ssh-private-key-file") || cmd.Flags().Changed("admin-password") {
-		return nil
-	}
-	for _, path := range strings.Split(w["identityfile"], "\n") {
-		if rest, ok := strings.CutPrefix(path, "~/"); ok {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return err
-			}
-			path = filepath.Join(home, rest)
-		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return cmd.Flags().Set("ssh-private-key-file", path)
+	for _, flag := range []string{"ssh-private-key-file", "admin-password", "agent-key"} {
+		if cmd.Flags().Changed(flag) {
+			return nil
 		}
 	}
-	return usagef("no private key was found for %s; give one with --ssh-private-key-file, or a password with --admin-password", where)
+	flag, value, err := sshKey(cmd.Context(), where, w)
+	if err != nil {
+		return err
+	}
+	return cmd.Flags().Set(flag, value)
 }
 
 // sshMachines sets what several --ssh stand for. They share one key.

@@ -44,7 +44,7 @@ func azRoot(s *session) *cobra.Command {
 	root.Flags().BoolVarP(&version, "version", "v", false, "print versions")
 	root.AddCommand(&cobra.Command{Use: "ml", Short: "Machine learning", Run: func(*cobra.Command, []string) {}})
 	for _, make := range []func(*session) *cobra.Command{
-		azAccount, azCloud, azConfig, azConfigure, azExtension, azGroup, azLogin, azLogout, azProvider, azRole, azUpgrade, azVersionCommand,
+		azAccount, azCloud, azConfig, azConfigure, azDeployment, azExtension, azGroup, azLogin, azLogout, azProvider, azRole, azUpgrade, azVersionCommand,
 	} {
 		root.AddCommand(make(s))
 	}

@@ -100,7 +100,7 @@ func backupCommand(s *session) *cobra.Command {
 func (s *session) ownHome(done string) (client.Config, error) {
 	cfg, err := s.config()
 	if err == nil && cfg.URL != "" {
-		err = berth.Errorf(berth.Conflict, "BERTH_URL points at %s, which cannot be %s from here; name a home with --home", cfg.URL, done)
+		err = berth.Errorf(berth.Conflict, "%s %s, which cannot be %s from here; name a home with --home", s.whence(), cfg.URL, done)
 	}
 	return cfg, err
 }

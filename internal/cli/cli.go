@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver/kubernetes"
 )
 
 // Main runs the command line args, the program's name first, and returns the exit code.
@@ -37,6 +38,12 @@ func Main(args []string) int {
 	}
 	if len(args) > 1 && args[1] == "_task" { // what queueing systems start
 		return taskMain(args[2:])
+	}
+	if len(args) > 1 && args[1] == "_tunnel" { // what the Kubernetes driver starts in a pod
+		return kubernetes.TunnelMain(args[2:])
+	}
+	if len(args) > 1 && args[1] == "_node" { // what providers of nodes start
+		return nodeMain(args[2:])
 	}
 	if len(args) > 1 && args[1] == "_group" { // what runners start
 		return groupMain(args[2:])
@@ -113,7 +120,7 @@ func (s *session) ownArgs(root *cobra.Command, words []string) ([]string, error)
 		return words, nil
 	}
 	cmd, rest, err := root.Find(words)
-	if err != nil || cmd == root || !s.format.az && cmd.Parent().GroupID != groupNoun && cmd.Flags().Lookup("set") == nil {
+	if err != nil || cmd == root || !s.format.az && cmd.Parent().GroupID != groupNoun && cmd.Flags().Lookup("set") == nil && cmd.Flags().Lookup("parameters") == nil {
 		return words, nil //nolint:nilerr // the command itself says so, with its help
 	}
 	if s.format.az {
@@ -164,14 +171,18 @@ func commands() []command {
 		{groupRun, "render", renderCommand},
 		{groupRun, "advise", adviseCommand},
 		{groupRun, "ssh", sshCommand},
+		{groupRun, "open", openCommand},
 		{groupServer, "up", upCommand},
 		{groupServer, "down", downCommand},
 		{groupServer, "status", statusCommand},
+		{groupServer, "login", loginCommand},
+		{groupServer, "logout", logoutCommand},
 		{groupServer, "serve", serveCommand},
 		{groupServer, "doctor", doctorCommand},
 		{groupServer, "backup", backupCommand},
 		{groupServer, "restore", restoreCommand},
 		{groupServer, "azure-env", azureEnvCommand},
+		{groupServer, "deployment", azDeployment},
 		{groupServer, "tracking-uri", trackingURICommand},
 		{groupServer, "tracking", trackingCommand},
 		{groupServer, "token", tokenCommand},
@@ -184,6 +195,7 @@ func commands() []command {
 		{groupServer, "cost", costCommand},
 		{groupServer, "budget", budgetCommand},
 		{"", "version", versionCommand},
+		{"", "man", manCommand},
 	}
 }
 
@@ -220,11 +232,17 @@ func newRoot(s *session, words []string) *cobra.Command {
 	s.prepareRoot(root)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
 		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
+	completes := len(words) > 0 && strings.HasPrefix(words[0], cobra.ShellCompRequestCmd)
 	add := func(c command) {
 		cmd := c.make(s)
 		cmd.GroupID = c.group
 		root.AddCommand(cmd)
 	}
+	defer func() {
+		if completes {
+			s.completeFlags(root)
+		}
+	}()
 	all := commands()
 	if i := slices.IndexFunc(all, func(c command) bool { return len(words) > 0 && c.name == words[0] }); i >= 0 {
 		add(all[i])
@@ -237,6 +255,11 @@ func newRoot(s *session, words []string) *cobra.Command {
 	}
 	addNouns(s, root, words)
 	return root
+}
+
+// wholeRoot is the tree with every command and verb.
+func wholeRoot(s *session) *cobra.Command {
+	return newRoot(s, []string{cobra.ShellCompRequestCmd})
 }
 
 // mlRoot is the tree of `az ml`: the nouns alone.
@@ -256,7 +279,7 @@ func (s *session) prepareRoot(root *cobra.Command) {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%v%s\nsee `%s --help`", err, nearFlag(cmd, err), cmd.CommandPath())
+		return usagef("%s%s\nsee `%s --help`", flagError(err), nearFlag(cmd, err), cmd.CommandPath())
 	})
 	s.flags(root)
 	if s.format.az {
@@ -269,6 +292,32 @@ func (s *session) prepareRoot(root *cobra.Command) {
 
 // azMark is what marks a tree of commands that has az's manners.
 const azMark = "berth_az"
+
+// flagError is what is wrong with a flag, in words for people.
+func flagError(err error) string {
+	var value *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &missing):
+		if missing.GetSpecifiedShortnames() != "" {
+			return "-" + missing.GetSpecifiedName() + " needs a value"
+		}
+		return "--" + missing.GetSpecifiedName() + " needs a value"
+	case !errors.As(err, &value):
+		return err.Error()
+	}
+	must := map[string]string{
+		"int": "must be a whole number", "int64": "must be a whole number", "float64": "must be a number", "bool": "must be true or false",
+	}[value.GetFlag().Value.Type()]
+	var own usageError
+	if errors.As(errors.Unwrap(value), &own) {
+		must = own.msg
+	}
+	if must == "" {
+		return err.Error()
+	}
+	return fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, value.GetValue(), must)
+}
 
 // otherFlags are flags of other programs, with those of ours that do the same.
 var otherFlags = map[string][]string{
@@ -338,13 +387,7 @@ func group(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	msg := fmt.Sprintf("%q is not a command of %s", args[0], cmd.CommandPath())
-	if cmd.SuggestionsMinimumDistance == 0 {
-		cmd.SuggestionsMinimumDistance = 2
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		if best := slices.Index(near, nearest(args[0], near)); best > 0 {
-			near[0], near[best] = near[best], near[0]
-		}
+	if near := suggestions(cmd, args[0]); len(near) > 0 {
 		msg += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usagef("%s\nsee `%s --help`", msg, cmd.CommandPath())

@@ -58,7 +58,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 	var o creation
 	cmd := &cobra.Command{
 		Use:   "create [-f FILE]",
-		Short: "Create a " + n.word,
+		Short: "Create " + a(n.word),
 		Args:  maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer func() {
@@ -97,7 +97,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if place := s.place(cmd, n); place != "" {
 				sets = append([]string{"location=" + place}, sets...)
 			}
-			if o.file == "" && (n.word == "job" || len(sets) == 0 && n.word != "workspace") {
+			if o.file == "" && (n.word == "job" || len(sets) == 0 && n.word != "workspace" && !(o.name != "" && strings.HasSuffix(n.word, "-endpoint"))) {
 				return needFile(s, n, "create")
 			}
 			c, err := s.open(ctx)

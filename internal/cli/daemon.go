@@ -135,10 +135,13 @@ func await(ctx context.Context, home string, pid int, ended <-chan error, log st
 			if alive(context.WithoutCancel(ctx), home) {
 				return nil // somebody else's server was faster
 			}
+			if tail := strings.TrimPrefix(logTail(log, begin), "berth: "); tail != "" {
+				return berth.Errorf(berth.Unavailable, "the local server did not start: %s", tail)
+			}
 			if err == nil {
 				err = errors.New("it ended at once")
 			}
-			return berth.Errorf(berth.Unavailable, "the local server did not start: %w\n%s", err, logTail(log, begin))
+			return berth.Errorf(berth.Unavailable, "the local server did not start (%w); its log is %s", err, log)
 		case <-ctx.Done():
 			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				return err
@@ -167,7 +170,7 @@ func serverEnv(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, kv := range env {
 		switch name, _, _ := bytes.Cut([]byte(kv), []byte("=")); string(name) {
-		case "BERTH_URL", "BERTH_TOKEN", "BERTH_CA", "BERTH_HOME":
+		case "BERTH_URL", "BERTH_TOKEN", "BERTH_CA", "BERTH_HOME", "BERTH_SERVER":
 		default:
 			out = append(out, kv)
 		}

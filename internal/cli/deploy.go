@@ -76,8 +76,8 @@ func deployCommand(s *session) *cobra.Command {
 	f.IntVar(&o.port, "port", 0, "port that the command listens on, if it cannot take $PORT")
 	f.IntVar(&o.minimum, "min", 0, "fewest replicas; with --max or --idle their number follows the load")
 	f.IntVar(&o.maximum, "max", 0, "most replicas")
-	f.DurationVar(&o.idle, "idle", 0, "stop all replicas after this time without requests; the next request starts one")
-	f.DurationVar(&o.timeout, "timeout", 0, "longest time for a request")
+	f.Var(spanFlag{&o.idle}, "idle", "stop all replicas after this time without requests; the next request starts one")
+	f.Var(spanFlag{&o.timeout}, "timeout", "longest time for a request")
 	f.StringArrayVar(&o.env, "env-var", nil, "NAME=VALUE for the process; may be repeated")
 	f.BoolVar(&o.noWait, "no-wait", false, "do not wait until it answers")
 	s.format.flags(cmd)
@@ -124,7 +124,7 @@ func (s *session) deploy(ctx context.Context, c *client.Client, o *deployment, s
 		if err != nil {
 			return err
 		}
-		s.say("%s answers after %s", s.paint(s.err, bold, o.name+"/"+o.deployment), span(time.Since(began)))
+		s.say("%s %s after %s", s.paint(s.err, bold, o.name+"/"+o.deployment), o.outcome(), span(time.Since(began)))
 	}
 	if shares, _ := endpoint.Properties()["traffic"].(map[string]any); len(shares) == 0 {
 		if err := allTraffic(ctx, c, o.name, o.deployment); err != nil {
@@ -141,6 +141,17 @@ func (s *session) deploy(ctx context.Context, c *client.Client, o *deployment, s
 	}
 	_, err = fmt.Fprintln(s.out, s.curl(ctx, c, endpoint, o))
 	return err
+}
+
+// outcome is what a deployment does that was made.
+func (o *deployment) outcome() string {
+	switch {
+	case o.instances > 0 || o.fewest && o.minimum > 0:
+		return "answers"
+	case o.fewest || o.idle > 0:
+		return "has no replica yet, the first request starts one; it is ready"
+	}
+	return "is stopped (--instances 0) and answers nothing; it is as you asked"
 }
 
 // deploymentDoc is the deployment as its YAML would be.
@@ -295,7 +306,7 @@ func (o *deployment) environmentOf(ctx context.Context, c *client.Client, doc ma
 	if file == "" {
 		return nil
 	}
-	b, err := os.ReadFile(file)
+	b, err := readGiven(file, "--environment")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func downCommand(s *session) *cobra.Command {
 				return err
 			}
 			if cfg.URL != "" {
-				return berth.Errorf(berth.Conflict, "BERTH_URL points at %s, which cannot be stopped from here; name a home with --home", cfg.URL)
+				return berth.Errorf(berth.Conflict, "%s %s, which cannot be stopped from here; name a home with --home", s.whence(), cfg.URL)
 			}
 			return s.stop(cmd.Context(), cfg)
 		},
@@ -40,6 +41,10 @@ func downCommand(s *session) *cobra.Command {
 func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	conn, info, err := client.Dial(ctx, cfg.Home)
 	if err != nil && client.NotRunning(err) {
+		if other := otherServer(ctx, cfg.Home); other != "" {
+			s.say("server %s of %s runs on: it was started with `berth serve --name %s`, and is stopped where it was started", other, cfg.Home, other)
+			return nil
+		}
 		s.say("no server runs in %s", cfg.Home)
 		return s.endIdle(ctx, cfg) // one that was killed left its runner hosts behind
 	}
@@ -55,8 +60,11 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	if err != nil {
 		return berth.Errorf(berth.Internal, "find the server's process: %w", err)
 	}
-	running := s.countActive(ctx, cfg)
-	if err := terminate(pid); err != nil {
+	running, replicas := s.countActive(ctx, cfg)
+	switch err := terminate(pid); {
+	case errors.Is(err, syscall.ESRCH):
+		return s.stop(ctx, cfg) // it has ended meanwhile, and its socket with it
+	case err != nil:
 		return berth.Errorf(berth.Denied, "stop the server, process %d: %w", pid, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
@@ -74,7 +82,10 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	if running > 0 {
 		s.say("%d running or waiting %s: running commands continue, and `berth up` takes them over again", running, plural(running, "job"))
 	}
-	return restHosts(ctx, s, cfg.Home, running == 0)
+	if replicas > 0 {
+		s.say("%d %s of online endpoints: they run on, and answer requests again after `berth up`", replicas, plural(replicas, "replica"))
+	}
+	return restHosts(ctx, s, cfg.Home, running == 0 && replicas == 0)
 }
 
 // endIdle ends the runner hosts of a home without a server, unless one is just starting.
@@ -121,22 +132,29 @@ func restHosts(ctx context.Context, s *session, home string, noJobs bool) error 
 	return errors.Join(local.StopIdle(ctx, filepath.Join(home, "host")), err)
 }
 
-// countActive is the number of jobs that have not ended, -1 when it cannot be known.
-func (s *session) countActive(ctx context.Context, cfg client.Config) int {
+// countActive is the number of jobs that have not ended, -1 when it cannot be known, and that of
+// replicas of online endpoints.
+func (s *session) countActive(ctx context.Context, cfg client.Config) (running, replicas int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	cfg.Start = nil
 	c, err := client.Open(ctx, cfg)
 	if err != nil {
-		return -1
+		return -1, 0
 	}
 	defer c.Close()
-	n := 0
 	for _, err := range c.Jobs(ctx, client.JobQuery{View: "All", Status: berth.ActiveStatuses}) {
 		if err != nil {
-			return -1
+			return -1, 0
 		}
-		n++
+		running++
 	}
-	return n
+	deployments, err := endpointSamples(ctx, c, nil)
+	if err != nil {
+		return running, 0
+	}
+	for _, d := range deployments {
+		replicas += len(d.Replicas)
+	}
+	return running, replicas
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ func endpointNouns(thing []verb) []noun {
 	return []noun{
 		{
 			word: "online-endpoint", collection: "onlineEndpoints", tracked: true, short: "Online endpoints: where models answer requests",
-			verbs: append(slices.Clone(thing), invokeVerb, credentialsVerb, regenerateVerb),
+			verbs: append(localVerbs(append(slices.Clone(thing), invokeVerb)...), credentialsVerb, regenerateVerb),
 			options: []option{
 				{flag: "auth-mode", field: "auth_mode"},
 				{flag: "traffic", field: "traffic", kind: sharesOption, update: true},
@@ -30,7 +29,7 @@ func endpointNouns(thing []verb) []noun {
 		},
 		{
 			word: "online-deployment", collection: "onlineEndpoints", child: "deployments", tracked: true, short: "Deployments of online endpoints",
-			verbs:   append(slices.Clone(thing), deploymentLogsVerb),
+			verbs:   localVerbs(append(slices.Clone(thing), deploymentLogsVerb)...),
 			options: []option{{flag: "instance-count", field: "instance_count", update: true}, {flag: "instance-type", field: "instance_type"}, description, tags},
 			columns: []string{"name", "endpoint_name", "provisioning_state", "instance_count", "model"},
 			table:   []column{{"name", "name"}, {"endpoint", "endpoint_name"}, {"state", "provisioning_state"}},
@@ -45,7 +44,7 @@ func invokeVerb(s *session, n noun) *cobra.Command {
 		if file == "" {
 			return usagef("give the request with --request-file FILE")
 		}
-		body, err := os.ReadFile(file)
+		body, err := readGiven(file, "--request-file")
 		if err != nil {
 			return err
 		}
@@ -54,7 +53,6 @@ func invokeVerb(s *session, n noun) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&file, "request-file", "r", "", "file with the request, JSON")
 	f.StringVarP(&deployment, "deployment-name", "d", "", "this deployment, whatever the traffic")
-	ignored(cmd, "local?/l")
 	return cmd
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,16 +19,13 @@ import (
 // content.
 const anonymous = "CliV2AnonymousEnvironment"
 
-// environment is the id of the environment that --environment names, "" for none.
+// environment is the id of the environment that --environment names by a word, "" for none.
 func (s *session) environment(ctx context.Context, c *client.Client, text string) (string, error) {
 	switch text {
 	case "", "none":
 		return "", nil
 	case "python":
 		return s.condaEnvironment(ctx, c, "name: python\ndependencies:\n- python\n")
-	}
-	if st, err := os.Stat(text); err == nil && !st.IsDir() {
-		return s.environmentFile(ctx, c, text)
 	}
 	if strings.ContainsAny(text, `/\`) && !strings.Contains(text, ":") || isFileName(text) {
 		return "", berth.Errorf(berth.Invalid, "--environment: %s: there is no such file", text)
@@ -50,7 +46,7 @@ func (s *session) environment(ctx context.Context, c *client.Client, text string
 
 func isFileName(text string) bool {
 	switch strings.ToLower(filepath.Ext(text)) {
-	case ".yml", ".yaml", ".txt":
+	case ".yml", ".yaml", ".txt", ".toml", ".lock":
 		return true
 	}
 	return false

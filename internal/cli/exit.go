@@ -104,7 +104,11 @@ func (s *session) report(err error) int {
 	case errors.As(err, &unknown):
 		fmt.Fprintln(s.err, "set BERTH_CA to a copy of the file tls/ca.pem of that server's home")
 	case code == exitUnreachable && s.cfg.URL != "":
-		fmt.Fprintln(s.err, "the server is set by BERTH_URL; `berth doctor` looks for the cause")
+		by := "BERTH_URL"
+		if s.server != "" {
+			by = "`berth login`"
+		}
+		fmt.Fprintf(s.err, "the server is set by %s; `berth doctor` looks for the cause\n", by)
 	}
 	return code
 }
@@ -113,7 +117,10 @@ func (s *session) report(err error) int {
 // which scripts look for.
 func (s *session) answered(err error) string {
 	var answer *berth.Error
-	text := err.Error()
+	text := plainError(err)
+	if !s.format.az { // the words are for Azure's clients
+		text = strings.ReplaceAll(text, " (not found)", "")
+	}
 	if !s.format.az || !errors.As(err, &answer) || answer.Wire == "" {
 		return text
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,16 @@ func Shown(colors bool, pieces ...string) string {
 	}
 	_ = w.flush()
 	return b.String()
+}
+
+// Progress draws the line of progress of a notebook's cell with each text in turn, and removes it.
+func Progress(to *os.File, texts ...string) {
+	p := &progress{s: &session{err: &stream{File: to, tty: true, color: true}}, cell: true, quit: make(chan struct{})}
+	for _, text := range texts {
+		p.set("%s", text)
+		p.draw()
+	}
+	p.clear()
 }
 
 // EvenTSV is TSV with the same columns in every line.

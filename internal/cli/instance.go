@@ -135,14 +135,7 @@ func openVerb(s *session, n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if browse {
-				if err := openBrowser(cmd.Context(), u); err == nil {
-					return nil
-				}
-				s.warn("no browser could be opened here; this is the address")
-			}
-			_, err = fmt.Fprintln(s.out, u)
-			return err
+			return s.browse(cmd.Context(), u, browse)
 		},
 	}
 	t.flags(cmd, n)

@@ -39,7 +39,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 	var l listing
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List them, newest first",
+		Short: "List " + plurals(n.word),
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -76,6 +76,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 				}
 			}
 			items := make([]any, 0, len(docs))
+			var kept []client.Document
 			for _, d := range docs {
 				if d, err = withSecrets(cmd.Context(), c, d, l.secrets); err != nil {
 					return err
@@ -86,10 +87,18 @@ func listVerb(s *session, n noun) *cobra.Command {
 				}
 				if l.wants(n, d, shown) {
 					items = append(items, s.azList(n, shown))
+					kept = append(kept, d)
 				}
 			}
 			if n.word == "job" && s.format.az && l.limit > 0 {
 				s.say("Displaying top %d results from the list command.", l.limit)
+			}
+			if n.word == "compute" && s.format.plainly() {
+				t, err := s.computeTable(cmd.Context(), c, kept)
+				if err != nil {
+					return err
+				}
+				return s.printRows(t)
 			}
 			if s.format.plainly() {
 				return s.printRows(columns(n.columns, items))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,14 +33,22 @@ func metricsCommand(s *session) *cobra.Command {
 		Use:   "metrics RUN [RUN…]",
 		Short: "Show the metrics of a job or run, with their trends",
 		Long: "Shows the metrics that a job or another run logged to the workspace's MLflow server. With --metric, draws a chart of one run\n" +
-			"or several. With --watch, prints values as they are logged until the run ends.\n\n" +
+			"or several. With --watch, prints values as they are logged until the run ends. With -o csv or -o jsonl, writes every point, one per line.\n\n" +
 			"  berth metrics JOB\n" +
 			"  berth metrics JOB --metric loss\n" +
-			"  berth metrics JOB --watch",
+			"  berth metrics JOB --watch\n" +
+			"  berth metrics JOB OTHER -o csv > points.csv",
 		Args: atLeastOne,
 		RunE: func(cmd *cobra.Command, runs []string) error {
-			if err := s.format.check(); err != nil {
-				return err
+			export := strings.ToLower(s.format.name)
+			switch {
+			case export != "csv" && export != "jsonl":
+				export = ""
+				if err := s.format.check(); err != nil {
+					return err
+				}
+			case watch || s.format.query != "":
+				return usagef("-o %s writes every point: it takes neither --watch nor --query", export)
 			}
 			c, err := s.open(cmd.Context())
 			if err == nil {
@@ -48,6 +57,8 @@ func metricsCommand(s *session) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case export != "":
+				return s.exportMetrics(cmd.Context(), c, runs, keys, export)
 			case watch && len(runs) > 1:
 				return berth.Errorf(berth.Invalid, "--watch takes one run")
 			case watch:
@@ -60,9 +71,10 @@ func metricsCommand(s *session) *cobra.Command {
 			return s.listMetrics(cmd.Context(), c, runs[0], keys)
 		},
 	}
-	cmd.Flags().StringArrayVarP(&keys, "metric", "m", nil, "a metric to draw; may be repeated")
+	cmd.Flags().StringArrayVarP(&keys, "metric", "m", nil, "a metric to draw or write; may be repeated")
 	cmd.Flags().BoolVar(&watch, "watch", false, "print values as they are logged, until the run ends")
 	s.format.flags(cmd)
+	cmd.Flags().Lookup("output").Usage += "; csv or jsonl for every point"
 	return cmd
 }
 
@@ -73,7 +85,7 @@ func atLeastOne(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// runIDs finds runs by their ids, and those of jobs as job does: by a prefix, or as `last`.
+// runIDs finds runs by their ids or the beginning of one, and those of jobs also as `last`.
 func (s *session) runIDs(ctx context.Context, c *client.Client, names []string) ([]string, error) {
 	ids := make([]string, len(names))
 	for i, name := range names {
@@ -88,12 +100,46 @@ func (s *session) runIDs(ctx context.Context, c *client.Client, names []string) 
 			}
 		}
 		j, err := s.job(ctx, c, name)
+		if berth.CodeOf(err) == berth.NotFound && name != "last" {
+			if ids[i], err = runOfPrefix(ctx, c, name, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		ids[i] = j.Name
 	}
 	return ids, nil
+}
+
+// runOfPrefix is the one run whose id begins with a text; without one the error is none.
+func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none error) (string, error) {
+	if strings.ContainsAny(prefix, `'"%\`) {
+		return "", none
+	}
+	q := runFlags{RunQuery: client.RunQuery{Filter: "attributes.run_id LIKE '" + prefix + "%'", Limit: 1000}}
+	if _, err := q.find(ctx, c); err != nil {
+		return "", err
+	}
+	runs, _, err := c.Runs(ctx, q.RunQuery)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, r := range runs {
+		if strings.HasPrefix(r.Info.ID, prefix) { // _ stands for any character in the filter
+			found = append(found, r.Info.ID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", none
+	case 1:
+		return found[0], nil
+	}
+	return "", berth.Errorf(berth.Invalid, "%d runs begin with %q: %s; give more of the id", len(found), prefix, strings.Join(found[:min(3, len(found))], ", "))
 }
 
 func wanted(keys []string, key string) bool {

@@ -31,6 +31,25 @@ type noun struct {
 	unserved map[string]string
 }
 
+// a is a word with its article.
+func a(word string) string {
+	if strings.ContainsAny(word[:1], "aeiou") {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+// plurals is more than one of what a noun names.
+func plurals(word string) string {
+	switch {
+	case word == "data":
+		return "data assets"
+	case strings.HasSuffix(word, "y"):
+		return strings.TrimSuffix(word, "y") + "ies"
+	}
+	return word + "s"
+}
+
 // yaml is the kind of the noun's YAML.
 func (n noun) yaml() string {
 	if n.kind != "" {
@@ -191,8 +210,11 @@ func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 	if verbs {
 		for _, v := range n.verbs {
 			c := v(s, n)
-			if n.word == "job" && strings.HasSuffix(c.Use, "[NAME]") {
-				c.ValidArgsFunction = s.completeJob
+			if strings.Contains(c.Use, "[NAME") {
+				c.ValidArgsFunction = first(s.completeNoun(n))
+			}
+			if c.Flags().Lookup("name") != nil && c.Name() != "create" {
+				_ = c.RegisterFlagCompletionFunc("name", s.completeNoun(n)) // of a flag that is there
 			}
 			cmd.AddCommand(c)
 		}

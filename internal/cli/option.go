@@ -68,6 +68,7 @@ var attachOptions = []option{
 	{flag: "admin-password", field: "ssh_settings.admin_password"},
 	{flag: "ssh-port", field: "ssh_settings.ssh_port"},
 	{flag: "ssh-private-key-file", field: "ssh_settings.ssh_private_key_file"},
+	{flag: "agent-key", field: "ssh_settings.agent_key"},
 	{flag: "address", field: "ssh_settings.address"},
 	{flag: "jump-host", field: "ssh_settings.jump_hosts[0]"},
 	{flag: "host-key", field: "ssh_settings.host_key"},

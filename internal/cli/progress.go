@@ -2,8 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // progress is one line at the bottom of a terminal that tells what goes on. On anything else it is
@@ -14,13 +17,15 @@ type progress struct {
 	text  string
 	since time.Time
 	shown bool
+	cell  bool // the terminal is the output of a notebook's cell, which shows escape sequences
+	wide  int  // columns of the line that is shown there
 	quit  chan struct{}
 	done  chan struct{}
 }
 
 // newProgress returns a line; stop ends it.
 func (s *session) newProgress() *progress {
-	p := &progress{s: s}
+	p := &progress{s: s, cell: os.Getenv("JPY_PARENT_PID") != ""} // set in kernels of Jupyter
 	if !s.err.tty || s.quiet {
 		return p
 	}
@@ -86,16 +91,28 @@ func (p *progress) draw() {
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	frame := string(frames[int(time.Since(p.since)/(100*time.Millisecond))%len(frames)])
 	line := frame + " " + clip(oneLine(p.text), max(20, p.s.err.width()-16)) + "  " + span(time.Since(p.since).Truncate(100*time.Millisecond))
-	fmt.Fprint(p.s.err, "\r\x1b[K"+p.s.paint(p.s.err, cyan, line))
-	p.shown = true
+	wide := utf8.RuneCountInString(line)
+	if p.cell {
+		fmt.Fprint(p.s.err, "\r"+line+blanks(p.wide-wide))
+	} else {
+		fmt.Fprint(p.s.err, "\r\x1b[K"+p.s.paint(p.s.err, cyan, line))
+	}
+	p.shown, p.wide = true, wide
 }
 
 func (p *progress) clear() {
 	if p.shown {
-		fmt.Fprint(p.s.err, "\r\x1b[K")
-		p.shown = false
+		if p.cell {
+			fmt.Fprint(p.s.err, "\r"+blanks(p.wide)+"\r")
+		} else {
+			fmt.Fprint(p.s.err, "\r\x1b[K")
+		}
+		p.shown, p.wide = false, 0
 	}
 }
+
+// blanks hide what a line leaves behind.
+func blanks(n int) string { return strings.Repeat(" ", max(0, n)) }
 
 // aside runs f with the line out of the way, so that f may print.
 func (p *progress) aside(f func()) {

@@ -33,6 +33,10 @@ type bareRun struct {
 	yes         bool
 	secrets     bool
 	dryRun      bool
+	interactive bool
+	cpus        string
+	memory      string
+	gpus        string
 	command     []string
 }
 
@@ -69,13 +73,17 @@ func runCommand(s *session) *cobra.Command {
 	f.StringVar(&r.display, "display-name", "", "display name")
 	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to (default: the name of this folder)")
 	f.StringArrayVarP(&r.env, "env-var", "e", nil, "environment variable NAME=VALUE, or NAME to pass yours; may be repeated")
-	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], a conda or requirements file, or an environment's YAML file (default: what your shell would use)")
+	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], the folder of a virtual environment, a requirements, conda or lock file, a pyproject.toml, or an environment's YAML file (default: what your shell would use)")
 	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
 	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end; may be repeated")
 	f.StringVar(&r.code, "code", ".", "folder to upload")
 	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
 	f.Var(spanFlag{&r.timeout}, "timeout", "stop the job after this time, for example 90m or a number of seconds")
+	f.StringVar(&r.gpus, "gpu", "", "GPUs it needs; 0 hides those that are there")
+	f.StringVar(&r.cpus, "cpus", "", "CPUs it may use, for example 2 or 0.5")
+	f.StringVar(&r.memory, "memory", "", "memory it may use, for example 512m or 4g")
+	f.BoolVarP(&r.interactive, "interactive", "i", false, "give it this terminal, or what is piped in, as standard input; it ends when you leave")
 	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; show the plan, as berth plan does")
 	f.BoolVarP(&r.yes, "yes", "y", false, "upload a large folder without asking")
 	f.BoolVar(&r.secrets, "secrets", false, "upload files that look like secrets too, such as .env and *.pem")
@@ -90,6 +98,9 @@ func (r *bareRun) run(parent context.Context) error {
 		r.name = newName()
 	} else if err := berth.CheckName("job", r.name); err != nil {
 		return err
+	}
+	if r.interactive && r.noWait {
+		return usagef("-i and --no-wait exclude each other: an interactive job ends when you leave")
 	}
 	outputs, err := r.outputPaths()
 	if err != nil {
@@ -110,6 +121,10 @@ func (r *bareRun) run(parent context.Context) error {
 		return r.s.planBody(ctx, c, r.name, body)
 	}
 	_, rev, err := c.Submit(ctx, r.name, body)
+	if interrupted(ctx, err) {
+		r.s.say("stopped while %s was being submitted; `berth job show -n %s` tells whether it runs", r.name, r.name)
+		return exitError(exitInterrupted)
+	}
 	if err != nil {
 		return err
 	}
@@ -120,6 +135,9 @@ func (r *bareRun) run(parent context.Context) error {
 		return nil
 	}
 	r.s.say("submitted %s", r.s.paint(r.s.err, bold, r.name))
+	if r.interactive {
+		return r.s.converse(parent, c, r.name, rev, outputs)
+	}
 	r.s.nextSteps(r.name)
 	return r.s.followTo(ctx, c, r.name, rev, outputs)
 }
@@ -142,6 +160,11 @@ func (s *session) followTo(ctx context.Context, c *client.Client, name string, r
 	if w.az != nil {
 		return w.az.end(j, w.open)
 	}
+	return s.conclude(ctx, c, j, outputs)
+}
+
+// conclude says how a job ended, fetches its outputs and ends with its exit code.
+func (s *session) conclude(ctx context.Context, c *client.Client, j *client.Job, outputs map[string]string) error {
 	s.summary(j)
 	if err := s.fetchOutputs(ctx, c, j, outputs); err != nil {
 		return err
@@ -155,7 +178,10 @@ func (s *session) followTo(ctx context.Context, c *client.Client, name string, r
 // body is the job's document; what it refers to has been uploaded.
 func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string]string) (json.RawMessage, error) {
 	props := map[string]any{"jobType": "Command", "command": commandLine(r.command)}
-	extra := map[string]string{}
+	extra, err := r.needs()
+	if err != nil {
+		return nil, err
+	}
 	if r.on != "" {
 		props["computeId"] = c.Workspace.ResourceID("computes", r.on)
 	}
@@ -178,27 +204,13 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 		return nil, err
 	}
 	props["environmentVariables"] = vars
-	if r.environment == "" {
-		id, chosen, err := r.chooseEnvironment(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		for name, value := range chosen {
-			if _, given := vars[name]; !given {
-				vars[name] = value
-			}
-		}
-		if id != "" {
-			props["environmentId"] = id
-		}
-	} else if r.environment == "host" {
+	if r.interactive {
+		r.s.describeTerminal(extra, vars)
+	}
+	if r.environment == "host" {
 		extra["berth.environment"] = "host"
-	} else if _, file := os.Stat(r.environment); r.dryRun && (file == nil || r.environment == "python") {
-		props["environmentId"] = "local:" + r.environment
-	} else if id, err := r.s.environment(ctx, c, r.environment); err != nil {
+	} else if err := r.setEnvironment(ctx, c, props, vars); err != nil {
 		return nil, err
-	} else if id != "" {
-		props["environmentId"] = id
 	}
 	if props["inputs"], err = r.inputDocs(ctx, c); err != nil {
 		return nil, err
@@ -221,6 +233,49 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 	}
 	props["properties"] = extra
 	return json.Marshal(map[string]any{"properties": props})
+}
+
+// setEnvironment adds the environment that was named, or that the user's shell would use.
+func (r *bareRun) setEnvironment(ctx context.Context, c *client.Client, props map[string]any, vars map[string]string) error {
+	find := r.chooseEnvironment
+	if r.environment != "" {
+		find = r.givenEnvironment
+	}
+	id, chosen, err := find(ctx, c)
+	if err != nil {
+		return err
+	}
+	for name, value := range chosen {
+		if _, given := vars[name]; !given {
+			vars[name] = value
+		}
+	}
+	if id != "" {
+		props["environmentId"] = id
+	}
+	return nil
+}
+
+// needs are the properties that stand for --gpu, --cpus and --memory.
+func (r *bareRun) needs() (map[string]string, error) {
+	extra := map[string]string{}
+	for _, f := range []struct{ flag, value, property string }{
+		{"gpu", r.gpus, berth.GPUsProperty}, {"cpus", r.cpus, berth.CPUsProperty}, {"memory", r.memory, berth.MemoryProperty},
+	} {
+		if f.value == "" {
+			continue
+		}
+		raw, err := json.Marshal(map[string]any{"properties": map[string]string{f.property: f.value}})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := berth.NeedsOf(raw); err != nil {
+			_, want, _ := strings.Cut(err.Error(), "; it must be ")
+			return nil, usagef("--%s %s: give %s", f.flag, f.value, want)
+		}
+		extra[f.property] = f.value
+	}
+	return extra, nil
 }
 
 // variables are the --env-var flags.

@@ -44,12 +44,14 @@ func (q *runFlags) find(ctx context.Context, c *client.Client) (map[string]strin
 
 func runsCommand(s *session) *cobra.Command {
 	q := runFlags{}
+	var columns []string
 	cmd := &cobra.Command{
-		Use:   "runs [--filter TEXT] [--order-by FIELD]",
+		Use:   "runs [--filter TEXT] [--order-by FIELD] [--columns LIST]",
 		Short: "List the runs of jobs and notebooks with their metrics and parameters",
 		Long: "Lists the runs of the workspace's MLflow server, newest first. Filters and orders are MLflow's.\n\n" +
 			"  berth runs --filter \"metrics.acc > 0.9 AND params.model = 'tree'\"\n" +
 			"  berth runs --order-by 'metrics.loss ASC' -r 1      # the best one\n" +
+			"  berth runs --columns run,status,metrics.acc,params.lr\n" +
 			"  berth runs compare RUN RUN\n" +
 			"  berth runs export > runs.csv",
 		Args: noArgs,
@@ -65,10 +67,16 @@ func runsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			chosen, err := runColumns(columns, names)
+			if err != nil {
+				return err
+			}
 			runs, _, err := c.Runs(cmd.Context(), q.RunQuery)
 			switch {
 			case err != nil:
 				return err
+			case len(chosen) > 0 && (s.format.chosen() || len(runs) > 0):
+				return s.printRunColumns(runs, chosen)
 			case s.format.name == "tsv" && s.format.query == "": // runs have no values of their own, only objects
 				return s.print(runRows(runs, names))
 			case s.format.chosen():
@@ -81,6 +89,7 @@ func runsCommand(s *session) *cobra.Command {
 		},
 	}
 	q.flags(cmd)
+	cmd.Flags().StringSliceVar(&columns, "columns", nil, "what to show, separated by commas: "+strings.Join(columnNames(plainColumns(nil)), ", ")+", metrics.KEY, params.KEY, tags.KEY")
 	cmd.Flags().IntVarP(&q.Limit, "max-results", "r", 50, "at most this many")
 	s.format.flags(cmd)
 	cmd.AddCommand(compareRunsCommand(s), exportRunsCommand(s))

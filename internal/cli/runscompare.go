@@ -15,6 +15,9 @@ func compareRunsCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare RUN RUN…",
 		Short: "Show runs side by side: the parameters that differ, and the metrics",
+		Long: "Shows runs side by side: the parameters that differ, and the latest values of metrics. A run is named by its id, by the beginning of one,\n" +
+			"or as `last`, your newest job.\n\n" +
+			"  berth runs compare last 3f2a",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return berth.Errorf(berth.Invalid, "name two runs or more; `berth runs` lists them")
@@ -27,6 +30,9 @@ func compareRunsCommand(s *session) *cobra.Command {
 			}
 			c, err := s.open(cmd.Context())
 			if err != nil {
+				return err
+			}
+			if ids, err = s.runIDs(cmd.Context(), c, ids); err != nil {
 				return err
 			}
 			runs := make([]*client.Run, len(ids))
@@ -47,7 +53,7 @@ func compareRunsCommand(s *session) *cobra.Command {
 }
 
 func (s *session) printComparison(runs []*client.Run, all bool) error {
-	t := table{header: []string{""}}
+	t := table{header: []string{""}, whole: true}
 	for _, r := range runs {
 		t.header = append(t.header, legible(clip(r.Info.Name, 24)))
 	}
@@ -58,7 +64,11 @@ func (s *session) printComparison(runs []*client.Run, all bool) error {
 		}
 		t.add(cells...)
 	}
-	row("run", dim, func(r *client.Run) string { return r.Info.ID })
+	ids := []cell{{"run", dim}}
+	for _, r := range runs {
+		ids = append(ids, cell{r.Info.ID, ""})
+	}
+	t.add(ids...)
 	row("status", dim, func(r *client.Run) string { return r.Info.Status })
 	for _, key := range keysOf(runs, func(r *client.Run) []string { return names(r.Data.Params, func(p client.Pair) string { return p.Key }) }) {
 		value := func(r *client.Run) string { return pairOf(r.Data.Params, key) }

@@ -38,6 +38,11 @@ func setup(env *testscript.Env) error {
 	env.Setenv("HOME2", home2)
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "user"))
 	env.Setenv("ESC", "\x1b")
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		return err
+	}
+	env.Setenv("EXAMPLES", examples)
 	env.Defer(func() {
 		for _, h := range []string{home, home2} {
 			cmd := exec.Command("berth", "down", "--home", h)

@@ -33,7 +33,7 @@ func serveCommand(s *session) *cobra.Command {
 			if s.verbose || s.debug {
 				level = slog.LevelDebug
 			}
-			log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
+			log := slog.New(s.logHandler(level))
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
 			return serve(ctx, server, log)

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -242,12 +244,24 @@ func requestFlags(cmd *cobra.Command, data, deployment, path *string) {
 // requestData is a request as given, or the content of @FILE.
 func requestData(text string) ([]byte, error) {
 	if file, ok := strings.CutPrefix(text, "@"); ok {
-		return os.ReadFile(file)
+		return readGiven(file, "--data")
 	}
 	if text == "" {
 		return nil, nil
 	}
 	return []byte(text), nil
+}
+
+// readGiven reads a file that an option names.
+func readGiven(file, option string) ([]byte, error) {
+	b, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, berth.Errorf(berth.Invalid, "there is no file %s, which %s names", file, option)
+	case err != nil:
+		return nil, berth.Errorf(berth.Invalid, "the file %s, which %s names, cannot be read: %w", file, option, err)
+	}
+	return b, nil
 }
 
 func endpointTraffic(s *session) *cobra.Command {
@@ -350,7 +364,19 @@ func oneOrTwo(cmd *cobra.Command, args []string) error {
 }
 
 func endpointDelete(s *session) *cobra.Command {
-	return s.ofEndpoint("delete NAME", "Delete an endpoint with all its deployments", oneArg("endpoint"), func(ctx context.Context, c *client.Client, args []string) error {
+	yes := false
+	cmd := s.ofEndpoint("delete NAME", "Delete an endpoint with all its deployments", oneArg("endpoint"), func(ctx context.Context, c *client.Client, args []string) error {
+		all, err := c.EndpointMetrics(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if !yes {
+			if err := s.confirm(fmt.Sprintf("delete endpoint %s with its %d deployments?", args[0], len(all))); err != nil {
+				return err
+			}
+		}
 		return c.Delete(ctx, "onlineEndpoints", args[0])
 	})
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
 }

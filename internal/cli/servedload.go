@@ -83,7 +83,8 @@ func endpointLoad(s *session) *cobra.Command {
 	f := cmd.Flags()
 	f.Float64Var(&rate, "rate", 0, "requests a second (default: as many as are answered)")
 	f.IntVarP(&clients, "concurrency", "c", 8, "requests at once")
-	f.DurationVar(&length, "for", 10*time.Second, "how long")
+	length = 10 * time.Second
+	f.Var(spanFlag{&length}, "for", "how long")
 	return cmd
 }
 

@@ -187,7 +187,8 @@ func endpointTop(s *session) *cobra.Command {
 			}
 		}
 	})
-	cmd.Flags().DurationVar(&every, "every", time.Second, "polling interval")
+	every = time.Second
+	cmd.Flags().Var(spanFlag{&every}, "every", "polling interval")
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -25,6 +26,8 @@ type session struct {
 	quiet    bool // --only-show-errors
 	noStart  bool // do not start a local server
 	home     string
+	here     bool   // --local: the home is that of the server for this machine
+	server   string // the name under which it was saved by `berth login`
 	client   *client.Client
 	cleanup  []func()
 }
@@ -58,6 +61,18 @@ func (s *stream) width() int {
 	return w
 }
 
+// height is the number of lines, 0 when there is no end.
+func (s *stream) height() int {
+	if !s.tty {
+		return 0
+	}
+	_, h, err := term.GetSize(int(s.Fd()))
+	if err != nil || h <= 0 {
+		return 24
+	}
+	return h
+}
+
 // flags adds what every command takes.
 func (s *session) flags(root *cobra.Command) {
 	f := root.PersistentFlags()
@@ -75,8 +90,29 @@ func (s *session) flags(root *cobra.Command) {
 	}
 }
 
-// config is which server the environment and the flags name.
+// config is which server the environment, the flags and `berth login` name.
 func (s *session) config() (client.Config, error) {
+	cfg, err := s.localConfig()
+	if err != nil || cfg.URL != "" && os.Getenv("BERTH_SERVER") == "" {
+		return cfg, err
+	}
+	chosen, err := s.chosenServer()
+	if err == nil && chosen != nil {
+		cfg.URL, cfg.Token, cfg.CA, s.server = chosen.URL, chosen.Token, chosen.CA, chosen.Name
+	}
+	return cfg, err
+}
+
+// whence is where the name of a server elsewhere comes from.
+func (s *session) whence() string {
+	if s.server != "" {
+		return "you are logged in to " + s.server + ","
+	}
+	return "BERTH_URL points at"
+}
+
+// localConfig is which server the environment and the flags name.
+func (s *session) localConfig() (client.Config, error) {
 	cfg, err := client.FromEnv(func(key string) string {
 		if key == "BERTH_HOME" && s.home != "" {
 			return s.home
@@ -94,6 +130,10 @@ func (s *session) config() (client.Config, error) {
 		if *o.by != "" {
 			*o.to = *o.by
 		}
+	}
+	if s.here { // where there is one workspace, whatever the defaults say
+		cfg.Workspace = berth.Workspace{}
+		return cfg, err
 	}
 	if err == nil {
 		err = s.defaults(cfg.Home, &cfg.Workspace)

@@ -55,9 +55,10 @@ func setupTeam(s *session) *cobra.Command {
 			if err := s.doSteps(cmd.Context(), steps, dryRun); err != nil || dryRun {
 				return err
 			}
-			s.say("the server is set up; its home is %s", filepath.Join(t.Root, t.Home))
+			home := filepath.Join(t.Root, t.Home)
+			s.say("the server is set up; its home is %s", home)
 			s.hint("give each user their token, the address %s, and %s/tls/ca.pem once the server has started, unless the certificate is a public one\n"+
-				"`berth user add NAME` adds users, `berth doctor` checks the server: run both with --home %s, as root", t.Advertise(), t.Home, t.Home)
+				"`berth user add NAME` adds users, `berth doctor` checks the server: run both with --home %s, as root", t.Advertise(), home, home)
 			return nil
 		},
 	}

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/BurntSushi/toml"
+
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
@@ -20,37 +22,59 @@ import (
 // What runs is what the user's shell would have run. On this machine that is the active environment
 // itself; elsewhere it is captured and built again.
 
-// shellEnv is the Python environment that is active in the user's shell.
+// shellEnv is a Python environment of this machine.
 type shellEnv struct {
 	dir    string
 	conda  bool
+	state  string // "active " or nothing
 	python string
 }
 
 func (e *shellEnv) String() string {
 	if e.conda {
-		return "the active conda environment " + e.dir
+		return "the " + e.state + "conda environment " + e.dir
 	}
-	return "the active virtual environment " + e.dir
+	return "the " + e.state + "virtual environment " + e.dir
 }
 
 // activeEnvironment is the environment that is active, nil when none is.
 func activeEnvironment() *shellEnv {
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		dir := os.Getenv(name)
-		if dir == "" {
-			continue
-		}
-		e := &shellEnv{dir: dir, conda: name == "CONDA_PREFIX"}
-		e.python = filepath.Join(e.bin(), "python")
-		if runtime.GOOS == "windows" {
-			e.python += ".exe"
-		}
-		if _, err := os.Stat(e.python); err == nil {
-			return e
+		if dir := os.Getenv(name); dir != "" {
+			e := &shellEnv{dir: dir, conda: name == "CONDA_PREFIX", state: "active "}
+			if e.found() {
+				return e
+			}
 		}
 	}
 	return nil
+}
+
+// environmentAt is the environment in a folder, nil when there is none.
+func environmentAt(dir string) *shellEnv {
+	e := &shellEnv{dir: dir}
+	if _, err := os.Stat(filepath.Join(dir, "conda-meta")); err == nil {
+		e.conda = true
+	} else if _, err := os.Stat(filepath.Join(dir, "pyvenv.cfg")); err != nil {
+		return nil
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		e.dir = abs
+	}
+	if !e.found() {
+		return nil
+	}
+	return e
+}
+
+// found looks for the environment's Python.
+func (e *shellEnv) found() bool {
+	e.python = filepath.Join(e.bin(), "python")
+	if runtime.GOOS == "windows" {
+		e.python += ".exe"
+	}
+	_, err := os.Stat(e.python)
+	return err == nil
 }
 
 // bin is where the environment's programs are.
@@ -115,6 +139,9 @@ func condaFileOf(python string, packages []string) string {
 // chooseEnvironment is what a run without --environment gets: the id of an environment, variables
 // that name the active one, or nothing.
 func (r *bareRun) chooseEnvironment(ctx context.Context, c *client.Client) (id string, vars map[string]string, err error) {
+	if program := r.program(); bringsEnvironment[program] {
+		return "", nil, nil // it makes one itself
+	}
 	switch script, conda, err := scriptPackages(r.command, r.code); {
 	case err != nil:
 		return "", nil, err
@@ -123,37 +150,118 @@ func (r *bareRun) chooseEnvironment(ctx context.Context, c *client.Client) (id s
 		return r.buildEnvironment(ctx, c, conda)
 	}
 	active := activeEnvironment()
-	if c.Local() && (r.on == "" || berth.IsLocal(r.on)) {
-		if active == nil {
-			return "", nil, nil
-		}
-		r.s.say("environment: %s; --environment none runs it without", active)
-		return "", active.variables(), nil
-	}
 	if active != nil {
-		conda, left, err := active.condaFile(ctx)
-		if err != nil {
-			return "", nil, err
-		}
-		r.s.say("environment: the packages of %s; --environment none runs it without them", active)
-		if len(left) > 0 {
-			r.s.warn("not taken along, because they are not from a package index: %s", strings.Join(left, ", "))
-		}
-		return r.buildEnvironment(ctx, c, conda)
+		return r.shellEnvironment(ctx, c, active, "--environment none runs it without")
 	}
-	for _, name := range []string{"requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml"} {
-		path := filepath.Join(r.code, name)
-		if b, err := os.ReadFile(path); err != nil || filepath.Ext(name) != ".txt" && !isConda(b) {
-			continue
-		}
-		r.s.say("environment: %s; --environment none runs it without", path)
+	path := ""
+	if !r.noCode {
+		path = projectFile(r.code)
+	}
+	if r.here(c) {
+		r.hintEnvironment(path)
+		return "", nil, nil
+	}
+	if path == "" {
+		return "", nil, nil
+	}
+	r.s.say("environment: %s; --environment none runs it without", path)
+	return r.fileEnvironment(ctx, c, path)
+}
+
+// here reports whether the job runs on this machine, where the user's own files are.
+func (r *bareRun) here(c *client.Client) bool {
+	return c.Local() && (r.on == "" || berth.IsLocal(r.on))
+}
+
+// bringsEnvironment are programs that find or make the environment of a project themselves.
+var bringsEnvironment = map[string]bool{
+	"uv": true, "uvx": true, "poetry": true, "pipenv": true, "pdm": true, "hatch": true, "rye": true, "pixi": true, "conda": true, "mamba": true, "micromamba": true, "pipx": true,
+}
+
+// program is the name of the program that the command runs.
+func (r *bareRun) program() string {
+	words := strings.Fields(r.command[0])
+	if len(r.command) > 1 {
+		words = r.command[:1]
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(words[0][strings.LastIndexAny(words[0], `/\`)+1:], ".exe")
+}
+
+// hintEnvironment says that a Python runs as it is found here although the folder has an
+// environment, or names packages.
+func (r *bareRun) hintEnvironment(path string) {
+	if !isPython(r.program()) {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(r.code, ".venv", "pyvenv.cfg")); err == nil && !r.noCode {
+		path = filepath.Join(r.code, ".venv")
+	}
+	if path != "" {
+		r.s.say("environment: this machine as it is, because none is active; --environment %s uses %s", path, filepath.Base(path))
+	}
+}
+
+// shellEnvironment is a Python environment of this machine: itself here, its packages elsewhere.
+func (r *bareRun) shellEnvironment(ctx context.Context, c *client.Client, e *shellEnv, other string) (string, map[string]string, error) {
+	if r.here(c) {
+		r.s.say("environment: %s; %s", e, other)
+		return "", e.variables(), nil
+	}
+	conda, left, err := e.condaFile(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	r.s.say("environment: the packages of %s; %s", e, other)
+	r.leftOut(left)
+	return r.buildEnvironment(ctx, c, conda)
+}
+
+// leftOut warns of packages that cannot be had elsewhere.
+func (r *bareRun) leftOut(left []string) {
+	if len(left) > 0 {
+		r.s.warn("not taken along, because they are not from a package index: %s", strings.Join(left, ", "))
+	}
+}
+
+// fileEnvironment is the environment of a file that names packages.
+func (r *bareRun) fileEnvironment(ctx context.Context, c *client.Client, path string) (string, map[string]string, error) {
+	if !isProject(path) {
 		if r.dryRun {
 			return "local:" + path, nil, nil
 		}
 		id, err := r.s.environmentFile(ctx, c, path)
 		return id, nil, err
 	}
-	return "", nil, nil
+	p, err := readProject(path)
+	if err != nil {
+		return "", nil, err
+	}
+	r.leftOut(p.left)
+	id, _, err := r.buildEnvironment(ctx, c, p.conda())
+	if p.source == "" {
+		return id, nil, err
+	}
+	return id, map[string]string{"PYTHONPATH": p.source}, err // relative to the folder of the code
+}
+
+// givenEnvironment is what --environment names, with variables that it needs.
+func (r *bareRun) givenEnvironment(ctx context.Context, c *client.Client) (string, map[string]string, error) {
+	if e := environmentAt(r.environment); e != nil {
+		return r.shellEnvironment(ctx, c, e, "as --environment says")
+	}
+	if st, err := os.Stat(r.environment); err == nil && !st.IsDir() {
+		return r.fileEnvironment(ctx, c, r.environment)
+	} else if err == nil && strings.ContainsAny(r.environment, `/\.`) {
+		return "", nil, berth.Errorf(berth.Invalid, "--environment: %s is a folder without a Python environment; name a file such as requirements.txt, or a folder with bin/python", r.environment)
+	}
+	if r.dryRun && r.environment == "python" {
+		return "local:python", nil, nil
+	}
+	id, err := r.s.environment(ctx, c, r.environment)
+	return id, nil, err
 }
 
 func (r *bareRun) buildEnvironment(ctx context.Context, c *client.Client, conda string) (string, map[string]string, error) {
@@ -209,40 +317,14 @@ func scriptPackages(command []string, dir string) (script, conda string, err err
 	return command[1], condaFileOf(python, packages), nil
 }
 
-// scriptMetadata reads what a script says of itself: the version of Python, and its dependencies, a
-// list of strings in TOML.
+// scriptMetadata reads what a script says of itself, in TOML.
 func scriptMetadata(block string) (python string, packages []string, err error) {
-	for _, line := range strings.Split(block, "\n") {
-		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == "requires-python" {
-			python = strings.Trim(strings.TrimSpace(value), `"'`)
-		}
+	var v struct {
+		Python       string   `toml:"requires-python"`
+		Dependencies []string `toml:"dependencies"`
 	}
-	_, list, ok := strings.Cut("\n"+block, "\ndependencies")
-	if !ok {
-		return python, nil, nil
+	if err := toml.Unmarshal([]byte(block), &v); err != nil {
+		return "", nil, fmt.Errorf("its head: %s", tomlReason(err))
 	}
-	list = strings.TrimLeft(list, " \t")
-	if list, ok = strings.CutPrefix(list, "="); !ok {
-		return "", nil, fmt.Errorf("the dependencies in its head must be a list")
-	}
-	if list, ok = strings.CutPrefix(strings.TrimSpace(list), "["); !ok {
-		return "", nil, fmt.Errorf("the dependencies in its head must be a list")
-	}
-	for {
-		list = strings.TrimLeft(list, " \t\r\n,")
-		switch {
-		case strings.HasPrefix(list, "]"):
-			return python, packages, nil
-		case strings.HasPrefix(list, "#"):
-			_, list, _ = strings.Cut(list, "\n")
-		case strings.HasPrefix(list, `"`), strings.HasPrefix(list, "'"):
-			item, rest, ok := strings.Cut(list[1:], list[:1])
-			if !ok || strings.Contains(item, "\n") {
-				return "", nil, fmt.Errorf("a dependency in its head is not closed by %s", list[:1])
-			}
-			packages, list = append(packages, item), rest
-		default:
-			return "", nil, fmt.Errorf("the dependencies in its head must be a list of strings")
-		}
-	}
+	return v.Python, v.Dependencies, nil
 }

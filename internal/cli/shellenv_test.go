@@ -21,9 +21,9 @@ func TestScriptPackages(t *testing.T) {
 		"bare.py":   {"# /// script\n# ///\n", "dependencies:\n- \"python\"\n- pip\n", ""},
 		"none.py":   {"import rich\n", "", ""},
 		"open.py":   {"# /// script\n# dependencies = [\"a\"]\nimport a\n", "", ""},
-		"word.py":   {"# /// script\n# dependencies = \"a\"\n# ///\n", "", "word.py: the dependencies in its head must be a list"},
-		"number.py": {"# /// script\n# dependencies = [1]\n# ///\n", "", "must be a list of strings"},
-		"quote.py":  {"# /// script\n# dependencies = [\"a\n# ]\n# ///\n", "", "is not closed by"},
+		"word.py":   {"# /// script\n# dependencies = \"a\"\n# ///\n", "", "word.py: its head: line 1 (last key \"dependencies\"): it must be a list, not a string"},
+		"number.py": {"# /// script\n# dependencies = [1]\n# ///\n", "", "it must be a string, not a number"},
+		"quote.py":  {"# /// script\n# dependencies = [\"a\n# ]\n# ///\n", "", "strings cannot contain newlines"},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(tt.text), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,11 +1,8 @@
 package cli
 
-import (
-	"strconv"
-	"time"
-)
+import "time"
 
-// spanFlag is a flag for a length of time: 90s, 2h, or seconds as Azure writes them.
+// spanFlag is a flag for a length of time.
 type spanFlag struct{ at *time.Duration }
 
 func (f spanFlag) String() string {
@@ -19,12 +16,9 @@ func (spanFlag) Type() string { return "duration" }
 
 // Set reads the length.
 func (f spanFlag) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if n, plain := strconv.ParseInt(text, 10, 32); plain == nil {
-		d, err = time.Duration(n)*time.Second, nil
-	}
-	if err != nil || d < 0 {
-		return usagef("must be a duration such as 90s or 2h, or a number of seconds")
+	d, ok := spanOf(text)
+	if !ok {
+		return usagef("must be a duration such as 90s, 2h or 1d, or a number of seconds")
 	}
 	*f.at = d
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -31,17 +32,19 @@ func sshCommand(s *session) *cobra.Command {
 	var o sshOptions
 	cmd := &cobra.Command{
 		Use:   "ssh NAME [-- COMMAND]",
-		Short: "Open a shell or run a command on a compute instance",
-		Long: "Opens a shell on a compute instance, or runs a command there. The connection goes through the server, with your token.\n\n" +
+		Short: "Open a shell or run a command on a compute instance or in a running job",
+		Long: "Opens a shell on a compute instance or beside the command of a running job, or runs a command there. The connection goes\n" +
+			"through the server, with your token. In a job, it has the job's directory, environment and limits, and ends with it.\n\n" +
 			"  berth ssh mybox                    a shell\n" +
 			"  berth ssh mybox -- nvidia-smi      a command\n" +
+			"  berth ssh myjob -- ps aux          a command in a job\n" +
 			"  berth ssh --config --install       then `ssh mybox`, scp, rsync and VS Code work too",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.config || o.install:
 				return s.sshConfig(cmd.Context(), o.install)
 			case len(args) == 0:
-				return usagef("say which instance: `berth ssh NAME`")
+				return usagef("say which instance or job: `berth ssh NAME`")
 			case o.stdio:
 				return s.sshStdio(cmd.Context(), strings.TrimSuffix(args[0], sshSuffix), o.known)
 			}
@@ -88,6 +91,9 @@ func (s *session) sshDial(ctx context.Context, name string) (*ssh.Client, error)
 		return nil, err
 	}
 	i, err := c.Instance(ctx, name)
+	if berth.CodeOf(err) == berth.NotFound {
+		return s.shellIn(ctx, c, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +109,28 @@ func (s *session) sshDial(ctx context.Context, name string) (*ssh.Client, error)
 	if err != nil {
 		conn.Close()
 		return nil, berth.Errorf(berth.Unavailable, "instance %s: %w", i.Name, err)
+	}
+	return ssh.NewClient(sc, channels, requests), nil
+}
+
+// shellIn opens an ssh connection into a job. The server itself has the other end of it.
+func (s *session) shellIn(ctx context.Context, c *client.Client, name string) (*ssh.Client, error) {
+	j, err := s.job(ctx, c, name)
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil, berth.Errorf(berth.NotFound, "there is no compute instance and no job %s in workspace %s", name, c.Workspace.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.Shell(ctx, j.Name)
+	if err != nil {
+		return nil, err
+	}
+	trust := func(string, net.Addr, ssh.PublicKey) error { return nil }
+	sc, channels, requests, err := ssh.NewClientConn(conn, j.Name, &ssh.ClientConfig{User: "berth", HostKeyCallback: trust})
+	if err != nil {
+		conn.Close()
+		return nil, berth.Errorf(berth.Unavailable, "job %s: %w", j.Name, err)
 	}
 	return ssh.NewClient(sc, channels, requests), nil
 }

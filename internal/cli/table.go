@@ -14,6 +14,7 @@ import (
 type table struct {
 	header []string
 	rows   [][]cell
+	whole  bool // the last column is not cut off at the width of the terminal
 }
 
 type cell struct{ text, color string }
@@ -42,7 +43,7 @@ func (s *session) printRows(t table) error {
 		for i, c := range row {
 			text := c.text
 			if i == len(row)-1 {
-				if limit > 0 {
+				if limit > 0 && !t.whole {
 					text = clip(text, max(10, limit-used))
 				}
 				b.WriteString(s.paint(s.out, c.color, text))

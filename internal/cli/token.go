@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +23,7 @@ func tokenCommand(s *session) *cobra.Command {
 
 func tokenCreate(s *session) *cobra.Command {
 	var t client.Token
-	var life time.Duration
+	var life lifeFlag
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token and print its secret, which is shown only once",
@@ -34,13 +33,7 @@ func tokenCreate(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t.Name = args[0]
-			if life < 0 {
-				return usagef("--expires %s: give a time in the future, such as 720h", life)
-			}
-			if life > 0 {
-				t.Expires = time.Now().Add(life).UTC().Truncate(time.Second)
-			}
+			t.Name, t.Expires = args[0], life.until()
 			made, err := c.CreateToken(cmd.Context(), t)
 			if err != nil {
 				return err
@@ -63,7 +56,8 @@ func tokenCreate(s *session) *cobra.Command {
 				s.warn("%s", berth.TokenIsShell)
 			}
 			s.hint("use it on another machine, with a copy of the server's %s:\n"+
-				"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", ca, about.URL)
+				"  berth login %s --ca ca.pem\n"+
+				"or, in a script, export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", ca, about.URL, about.URL)
 			s.warnLoopback(about.URL)
 			return nil
 		},
@@ -71,7 +65,7 @@ func tokenCreate(s *session) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&t.User, "user", "", "user who owns its jobs (default: NAME)")
 	f.StringVar(&t.Role, "role", "user", "admin, user or reader")
-	f.DurationVar(&life, "expires", 0, "how long it is valid, for example 720h; 0 means forever")
+	life.add(cmd, "")
 	s.format.flags(cmd)
 	return cmd
 }

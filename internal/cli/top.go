@@ -62,7 +62,8 @@ func topCommand(s *session) *cobra.Command {
 			return s.liveTop(ctx, c, &m, rev, every)
 		},
 	}
-	cmd.Flags().DurationVar(&every, "every", time.Second, "polling interval")
+	every = time.Second
+	cmd.Flags().Var(spanFlag{&every}, "every", "polling interval")
 	s.format.flags(cmd)
 	return cmd
 }
@@ -109,7 +110,15 @@ func (m *samples) of(name string) berth.Usage {
 	return m.by[name]
 }
 
-// topRows is every job that has not ended, the busiest first.
+// waits is 0 for a job that runs, 1 for one that does not yet.
+func waits(r topRow) int {
+	if r.Status == berth.Running || r.Status == berth.Finalizing {
+		return 0
+	}
+	return 1
+}
+
+// topRows is every job that has not ended: those that run first, and of them the busiest.
 func topRows(ctx context.Context, c *client.Client, m *samples) ([]topRow, error) {
 	jobs, err := collect(c.Jobs(ctx, client.JobQuery{View: "All", Status: berth.ActiveStatuses}), 0)
 	if err != nil {
@@ -125,7 +134,9 @@ func topRows(ctx context.Context, c *client.Client, m *samples) ([]topRow, error
 		r.Peak.CPUPercent = max(r.Peak.CPUPercent, r.Now.CPUPercent)
 		rows = append(rows, r)
 	}
-	slices.SortStableFunc(rows, func(a, b topRow) int { return cmp.Compare(b.Now.CPUPercent, a.Now.CPUPercent) })
+	slices.SortStableFunc(rows, func(a, b topRow) int {
+		return cmp.Or(cmp.Compare(waits(a), waits(b)), cmp.Compare(b.Now.CPUPercent, a.Now.CPUPercent))
+	})
 	return rows, nil
 }
 
@@ -159,6 +170,18 @@ func some(n int64) string {
 	return size(n)
 }
 
+// fitTop is what of rows a screen has room for below the header, and how many are left out.
+func fitTop(rows []topRow, height int) (shown []topRow, left int) {
+	room := max(1, height-topFrame)
+	if len(rows) <= room {
+		return rows, 0
+	}
+	return rows[:room], len(rows) - room
+}
+
+// topFrame is how many lines of a screen are not for jobs.
+const topFrame = 4
+
 func (s *session) liveTop(ctx context.Context, c *client.Client, m *samples, rev berth.Rev, every time.Duration) error {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -183,8 +206,12 @@ func (s *session) liveTop(ctx context.Context, c *client.Client, m *samples, rev
 			return err
 		}
 		fmt.Fprint(s.out, "\x1b[H\x1b[2J", s.paint(s.out, dim, time.Now().Format("15:04:05")+strings.Repeat(" ", 2)+"Ctrl-C ends this, not the jobs"), "\n")
+		rows, left := fitTop(rows, s.out.height())
 		if err := s.printTop(rows); err != nil {
 			return err
+		}
+		if left > 0 {
+			s.hint("and %d more; `berth ps` lists all", left)
 		}
 		select {
 		case <-ctx.Done():

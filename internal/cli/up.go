@@ -18,7 +18,7 @@ func upCommand(s *session) *cobra.Command {
 				return err
 			}
 			if cfg.URL != "" {
-				return berth.Errorf(berth.Conflict, "BERTH_URL points at %s; unset it, or name a home with --home, to start a local server", cfg.URL)
+				return berth.Errorf(berth.Conflict, "%s %s; name a home with --home, or run `berth login local`, to use a local server", s.whence(), cfg.URL)
 			}
 			word := "started"
 			if alive(cmd.Context(), cfg.Home) {

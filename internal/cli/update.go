@@ -25,7 +25,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		cmd    *cobra.Command
 	)
 	options := updatable(n.options)
-	cmd = s.about(n, "update", "Change a "+n.word, func(ctx context.Context, c *client.Client, t *target) error {
+	cmd = s.about(n, "update", "Change "+a(n.word), func(ctx context.Context, c *client.Client, t *target) error {
 		for _, o := range options {
 			if (o.kind == tagsOption || o.kind == sharesOption) && cmd.Flags().Changed(o.flag) {
 				e.list = append(e.list, change{"set", []string{o.field + "={}"}}) // they take the place of those there are
@@ -77,7 +77,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		if file == "" {
 			return byName(cmd, args)
 		}
-		return s.updateByFile(cmd, n, file, &e, optionSets(cmd, options))
+		return s.updateByFile(cmd, n, file, &e, optionSets(cmd, options), !noWait && n.tracked)
 	}
 	cmd.Use = "update [NAME] --set FIELD=VALUE"
 	f := cmd.Flags()
@@ -111,7 +111,7 @@ func (s *session) undo(ctx context.Context, c *client.Client, why error, text []
 }
 
 // updateByFile puts what a file says in the place of what is there.
-func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits, sets []string) error {
+func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits, sets []string, wait bool) error {
 	if err := s.format.check(); err != nil {
 		return err
 	}
@@ -136,6 +136,15 @@ func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits
 		return err
 	}
 	d, err := s.apply(ctx, c, r)
+	if err == nil && wait {
+		path := []string{n.collection, d.Name()}
+		if n.child != "" {
+			path = []string{n.collection, r.Main().Parent, n.child, d.Name()}
+		}
+		if d, err = settled(ctx, c, path); err == nil {
+			err = s.broken(n, d)
+		}
+	}
 	if err != nil {
 		return err
 	}

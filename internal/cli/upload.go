@@ -31,6 +31,9 @@ const (
 	severalBytes = 200 << 20
 )
 
+// labelBytes is how much data is not hashed before it is sent to a server on this machine.
+const labelBytes = 1 << 30
+
 // neverCode is what `berth run` leaves behind whether an ignore file names it or not.
 var neverCode = []string{
 	".git/", "__pycache__/", ".venv/", "node_modules/", ".ipynb_checkpoints/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/",
@@ -77,8 +80,14 @@ func (s *session) confirmLarge(dir string, files int, bytes int64) error {
 // leaveSecrets takes out of a folder what looks like a secret, and says so.
 func (s *session) leaveSecrets(f *spec.Folder) {
 	var left []string
+	var dir string
+	inSecrets := false
 	f.Files = slices.DeleteFunc(f.Files, func(file spec.File) bool {
-		if !looksSecret(file.Name) {
+		in, base := path.Split(file.Name)
+		if in != dir { // files of a folder stand together
+			dir, inSecrets = in, holdsSecrets(in)
+		}
+		if !inSecrets && !looksSecret(base) {
 			return false
 		}
 		left = append(left, file.Name)
@@ -95,14 +104,15 @@ func (s *session) leaveSecrets(f *spec.Folder) {
 	}
 }
 
+// holdsSecrets says whether a folder is by its name one of keys or passwords.
+func holdsSecrets(dir string) bool {
+	return slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool {
+		return slices.Contains([]string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker"}, part)
+	})
+}
+
 // looksSecret says whether a file is by its name one that holds keys or passwords.
-func looksSecret(name string) bool {
-	dir, base := path.Split(name)
-	for _, part := range strings.Split(strings.TrimSuffix(dir, "/"), "/") {
-		if slices.Contains([]string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker"}, part) {
-			return true
-		}
-	}
+func looksSecret(base string) bool {
 	switch path.Ext(base) {
 	case ".pem", ".key", ".p12", ".pfx", ".token":
 		return true
@@ -162,7 +172,17 @@ func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload
 // uploadData puts a file or folder into a datastore and returns its URI.
 func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Upload) (string, error) {
 	u.Index = snapshotIndex()
-	folder, err := u.Snapshot()
+	folder, err := u.List()
+	if err != nil {
+		return "", err
+	}
+	// Reading so much to find out that it was sent before takes longer than to send it to a server
+	// on this machine, which keeps the same content once.
+	if c.Local() && folder.Bytes() >= labelBytes && u.Index != "" {
+		err = u.Label(folder)
+	} else {
+		err = u.Sum(folder)
+	}
 	if err != nil {
 		return "", err
 	}

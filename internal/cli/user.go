@@ -42,20 +42,12 @@ func (l *lifeFlag) String() string {
 func (*lifeFlag) Type() string { return "duration" }
 
 // Set reads a duration, of which days are a unit.
-func (l *lifeFlag) Set(text string) (err error) {
-	days, ok := strings.CutSuffix(text, "d")
-	n, bad := strconv.Atoi(days)
-	switch {
-	case ok && bad == nil:
-		l.life = time.Duration(n) * 24 * time.Hour
-	case text == "0":
-		l.life = 0
-	default:
-		l.life, err = time.ParseDuration(text)
-	}
-	if err != nil || l.life < 0 || n > 36500 {
+func (l *lifeFlag) Set(text string) error {
+	d, ok := spanOf(text)
+	if _, plain := strconv.Atoi(text); !ok || plain == nil && d != 0 {
 		return usagef("must be a duration in the future such as 90d or 720h, or 0")
 	}
+	l.life = d
 	return nil
 }
 
@@ -141,7 +133,7 @@ func (s *session) giveToken(ctx context.Context, c *client.Client, t client.Toke
 	}
 	s.say("%s is a user with the role %s%s", made.User, made.Role, until)
 	s.hint("give them the token, a copy of tls/ca.pem of the server's home if its certificate is not a public one, and this:\n"+
-		"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", about.URL)
+		"  berth login %s --ca ca.pem", about.URL)
 	if made.Role != "reader" {
 		s.warn("%s", berth.TokenIsShell)
 	}

@@ -65,7 +65,7 @@ func (s *session) web(asked bool, name string) {
 // showVerb is NOUN show.
 func showVerb(s *session, n noun) *cobra.Command {
 	var web, secrets *bool
-	cmd := s.about(n, "show", "Show one "+n.word, func(ctx context.Context, c *client.Client, t *target) error {
+	cmd := s.about(n, "show", "Show "+a(n.word), func(ctx context.Context, c *client.Client, t *target) error {
 		d, err := t.read(ctx, c, n)
 		if err != nil {
 			return err
@@ -108,11 +108,11 @@ func withSecrets(ctx context.Context, c *client.Client, d client.Document, asked
 }
 
 func archiveVerb(s *session, n noun) *cobra.Command {
-	return archiving(s, n, "archive", "Hide it from lists", true)
+	return archiving(s, n, "archive", "Hide "+a(n.word)+" from lists", true)
 }
 
 func restoreVerb(s *session, n noun) *cobra.Command {
-	return archiving(s, n, "restore", "Show it in lists again", false)
+	return archiving(s, n, "restore", "Show "+a(n.word)+" in lists again", false)
 }
 
 // archiving is NOUN archive and NOUN restore. Without a version an asset is archived as a whole.
@@ -141,7 +141,7 @@ func archiving(s *session, n noun, word, short string, archived bool) *cobra.Com
 
 // deleteVerb is NOUN delete.
 func deleteVerb(s *session, n noun) *cobra.Command {
-	return deleting(s, n, "delete", "Delete a "+n.word)
+	return deleting(s, n, "delete", "Delete "+a(n.word))
 }
 
 func deleting(s *session, n noun, word, short string) *cobra.Command {
@@ -265,7 +265,7 @@ func streamVerb(s *session, n noun) *cobra.Command {
 func downloadVerb(s *session, n noun) *cobra.Command {
 	var dir, output string
 	var all bool
-	cmd := s.about(n, "download", "Copy its files here", func(ctx context.Context, c *client.Client, t *target) error {
+	cmd := s.about(n, "download", "Copy the files of "+a(n.word)+" here", func(ctx context.Context, c *client.Client, t *target) error {
 		if n.word == "job" {
 			return s.downloadJob(ctx, c, t.name, output, dir, all)
 		}

@@ -25,6 +25,7 @@ type watcher struct {
 	log  client.LogOptions
 	line *progress
 	az   *azFrame // by az's manners
+	raw  bool     // the output is that of the user's own terminal, and passes as it is
 
 	mu     sync.Mutex
 	wrote  bool
@@ -42,7 +43,9 @@ const quietStart = 700 * time.Millisecond
 // watch follows the job and returns it when it has ended.
 func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 	w.warned = map[string]bool{}
-	w.line = w.s.newProgress()
+	if w.line == nil {
+		w.line = w.s.newProgress()
+	}
 	defer w.line.stop()
 	events, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -103,6 +106,9 @@ func (w *watcher) Write(b []byte) (int, error) {
 	defer w.mu.Unlock()
 	if !w.wrote {
 		w.wrote, w.out = true, w.s.safe()
+		if w.raw {
+			w.out = w.s.out
+		}
 		w.line.set("")
 		w.az.log(w.shown)
 	}

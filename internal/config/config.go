@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -44,6 +45,9 @@ type Config struct {
 	// BlobZone serves blobs at https://ACCOUNT.blob.ZONE instead of below the one address; it needs
 	// wildcard DNS.
 	BlobZone string `yaml:"blob_zone"`
+	// EndpointZone has online endpoints answer also at https://ENDPOINT.ZONE: a domain with
+	// wildcard DNS, and a port where clients have to name one.
+	EndpointZone string `yaml:"endpoint_zone"`
 	// Database is sqlite:PATH or postgres://…; empty is berth.db in Home.
 	Database string `yaml:"database"`
 	// Blobs is where the contents of files are kept: empty is the folder blobs in Home, else
@@ -89,6 +93,10 @@ type Config struct {
 	// "in-cluster/NAMESPACE" where they may also use that namespace with the service account of the
 	// pod that this server runs in. Empty and "false" do not.
 	Kubernetes string `yaml:"kubernetes"`
+	// SSHAgent lets administrators attach machines by keys that an SSH agent keeps for this server:
+	// the path of its socket. Load puts the one in SSH_AUTH_SOCK in the place of "true". Empty and
+	// "false" do not.
+	SSHAgent string `yaml:"ssh_agent"`
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`
@@ -108,8 +116,12 @@ type Config struct {
 	KeepCode         int `yaml:"keep_code_days"`
 	KeepModels       int `yaml:"keep_models_days"`
 	KeepEnvironments int `yaml:"keep_environments_days"`
-	// DeletedRunDays is for how many days runs of MLflow are kept that were deleted; 0 keeps them
-	// for ever.
+	// KeepMeters is for how many days each use of a node is kept before it becomes part of the sums
+	// of its day, KeepEvents for how many days events are kept; 0 is for ever.
+	KeepMeters int `yaml:"keep_meters_days"`
+	KeepEvents int `yaml:"keep_events_days"`
+	// DeletedRunDays is for how many days runs and logged models of MLflow are kept that were
+	// deleted; 0 keeps them for ever.
 	DeletedRunDays int `yaml:"deleted_run_days"`
 }
 
@@ -127,6 +139,9 @@ type Allow struct {
 	Paths []string `yaml:"paths"`
 	// DockerArgs are options that docker_args of jobs may have: NAME=VALUE, or NAME for any value.
 	DockerArgs []string `yaml:"docker_args"`
+	// Hosts are hosts that are not Azure's, HOST or HOST:PORT, to which the server sends requests
+	// for service principals of datastores.
+	Hosts []string `yaml:"hosts"`
 }
 
 // Default is the configuration of a server nobody configured.
@@ -145,6 +160,8 @@ func Default(home string) Config {
 		DataCache:        20 << 30,
 		BlobsCache:       20 << 30,
 		InstanceDisk:     120_000_000_000,
+		KeepMeters:       90,
+		KeepEvents:       30,
 	}
 }
 
@@ -169,8 +186,14 @@ func Load(home string) (Config, error) {
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, berth.Errorf(berth.Invalid, "%s: %s", path, plainly(err))
 	}
+	if socket := os.Getenv("SSH_AUTH_SOCK"); c.SSHAgent == "true" && filepath.IsAbs(socket) {
+		c.SSHAgent = socket
+	}
 	return c, c.Check()
 }
+
+// domain is the form of a DNS name of several labels, and perhaps a port.
+const domain = `^([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?(:[0-9]{1,5})?$`
 
 // Check says what is wrong with c.
 func (c Config) Check() error {
@@ -189,6 +212,9 @@ func (c Config) Check() error {
 	if err := c.checkTLS(); err != nil {
 		return err
 	}
+	if c.EndpointZone != "" && (!regexp.MustCompile(domain).MatchString(c.EndpointZone) || len(c.EndpointZone) > 180) {
+		return berth.Errorf(berth.Invalid, "endpoint_zone: %q is not DOMAIN[:PORT] such as score.example.org", c.EndpointZone)
+	}
 	if c.Blobs != "" && !strings.HasPrefix(c.Blobs, "s3://") {
 		return berth.Errorf(berth.Invalid, "blobs: %q is not s3://BUCKET/PREFIX", c.Blobs)
 	}
@@ -205,6 +231,9 @@ func (c Config) Check() error {
 	}
 	if namespace, own := strings.CutPrefix(c.Kubernetes, "in-cluster/"); c.Kubernetes != "" && c.Kubernetes != "true" && c.Kubernetes != "false" && (!own || namespace == "") {
 		return berth.Errorf(berth.Invalid, "kubernetes: %q is not true, false or in-cluster/NAMESPACE", c.Kubernetes)
+	}
+	if c.SSHAgent != "" && c.SSHAgent != "true" && c.SSHAgent != "false" && !filepath.IsAbs(c.SSHAgent) {
+		return berth.Errorf(berth.Invalid, "ssh_agent: %q is not true, false or the full path of an agent's socket", c.SSHAgent)
 	}
 	if c.Slots < 1 {
 		return berth.Errorf(berth.Invalid, "slots: must be at least 1, not %d", c.Slots)
@@ -227,6 +256,11 @@ func (c Config) Check() error {
 	for kind, days := range c.Keep() {
 		if days < 0 {
 			return berth.Errorf(berth.Invalid, "keep_%s_days: must not be negative (%d); 0 means forever", kind, days)
+		}
+	}
+	for kind, days := range map[string]int{"meters": c.KeepMeters, "events": c.KeepEvents} {
+		if days < 0 || days > 36500 {
+			return berth.Errorf(berth.Invalid, "keep_%s_days: must be from 0 to 36500 days, not %d; 0 means forever", kind, days)
 		}
 	}
 	for _, p := range c.Allow.Paths {

@@ -127,7 +127,7 @@ func (cy *cycle) machine(asking *pool) sched.Machine {
 	v.LocalTasks = cy.state.pool(keyOf("", berth.LocalCompute)).nodes[0].used
 	v.Reserved = cy.reserved(asking)
 	for _, p := range cy.state.pools.All() {
-		if p.single() {
+		if p.single() || p.spec.Provider != "" {
 			continue
 		}
 		for _, n := range p.nodes {
@@ -161,7 +161,7 @@ func (cy *cycle) waitForMachine(p *pool, alone bool, why string) string {
 	var stay []string
 	for _, q := range cy.state.pools.All() {
 		switch {
-		case !alone || q.key == p.key || q.single() || len(q.nodes) == 0 || q.state.Deleting():
+		case !alone || q.key == p.key || q.single() || q.spec.Provider != "" || len(q.nodes) == 0 || q.state.Deleting():
 		case q.spec.Instance():
 			stay = append(stay, q.name+" is an instance")
 		case q.spec.Min > 0:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/target"
@@ -157,7 +158,7 @@ func shiftNodes(tx *store.Tx, workspace string, d time.Duration) error {
 			}
 		}
 	}
-	return nil
+	return cost.Shift(tx, workspace, nodes, d)
 }
 
 // shiftInstances moves the times of instances and attached machines.

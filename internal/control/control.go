@@ -40,6 +40,9 @@ type Options struct {
 	Near, Far berth.Home
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
+	// CheckJob refuses the name of a new job of a user that belongs to somebody else, although
+	// there is no job of that name any more; nil refuses none.
+	CheckJob func(tx *store.Tx, workspace, name, user string) error
 	// Replica is what a job that is a replica of an online deployment finds in its environment
 	// besides; nil is nothing.
 	Replica func(job string) map[string]string
@@ -64,6 +67,9 @@ type Options struct {
 	// KeepDays is for how many days each kind of what jobs left is kept, where their workspace does
 	// not say; 0 is for ever.
 	KeepDays map[string]int
+	// KeepMeters is for how many days meters are kept before they are rolled up, KeepEvents for how
+	// many days events are; 0 is for ever.
+	KeepMeters, KeepEvents int
 }
 
 // Control runs the loops.
@@ -95,6 +101,8 @@ type Control struct {
 	missed               map[*driver.Target]bool // those that did not see a task when they were last asked
 	checking, checkAgain bool                    // the nodes are being looked at, and are to be once more
 	checked              chan struct{}           // they were looked at
+	watched              map[*driver.Target]bool // those that tell when a node is not what it was
+	hints                chan struct{}           // one of them did
 
 	// observing are targets that have not answered yet; true when they are to be asked again.
 	observing map[*driver.Target]bool
@@ -115,6 +123,7 @@ func New(o Options) *Control {
 		o: o, state: &state{}, jobCache: jobCache{}, faults: map[jobKey]*fault{}, revisit: map[jobKey]time.Time{},
 		logged: map[jobKey]logProgress{}, endRates: map[string]*endRate{}, logs: logFolders{dir: o.Blobs.Dir()},
 		nodeCalls: map[string]*nodeCall{}, removing: map[string]bool{}, observations: make(chan observation), checked: make(chan struct{}),
+		watched: map[*driver.Target]bool{}, hints: make(chan struct{}, 1),
 		missed: map[*driver.Target]bool{}, observing: map[*driver.Target]bool{}, unanswered: map[berth.TaskID]*placement{},
 	}
 }
@@ -137,11 +146,11 @@ func (c *Control) Run(ctx context.Context) error {
 	}
 	events, watchErr := c.follow(ctx, from)
 	c.observe(ctx)
-	hints := c.hints(ctx)
 	observe, clock := newPacer(), newPacer()
 	defer observe.stop()
 	defer clock.stop()
 	for {
+		c.watchMakers(ctx)
 		observe.set(c.observeInterval())
 		clock.set(c.clockInterval())
 		wake, off := c.alarm()
@@ -168,7 +177,7 @@ func (c *Control) Run(ctx context.Context) error {
 			c.onObserved(ctx, o)
 		case <-c.checked:
 			c.onChecked(ctx)
-		case <-hints:
+		case <-c.hints:
 			c.checkNodes(ctx)
 			c.observe(ctx)
 		case <-observe.c():

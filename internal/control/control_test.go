@@ -35,23 +35,24 @@ import (
 // fixture is the loops over a real store and the real front door, with a target made of timers. It
 // lives in a synctest bubble: time passes when everybody waits.
 type fixture struct {
-	t       *testing.T
-	api     http.Handler
-	db      *store.DB
-	driver  *fake.Driver
-	cluster *fake.Driver
-	far     *fake.Driver // of a machine that is attached; nil when there is none
-	options control.Options
-	control *control.Control // that runs now
-	ws      string
-	user    string               // who asks
-	role    auth.Role            // of who asks; empty is an administrator
-	kinds   map[string]kind.Kind // beside the server's
-	stop    func()
-	reports sync.WaitGroup // on their way
-	set     atomic.Int64   // by how much the wall clock of the machine was set
-	failing bool           // see rehearsed_test.go; of the loops that run begins
-	refused sync.Map       // tasks that the loops that run begins cannot take up, by id
+	t         *testing.T
+	api       http.Handler
+	db        *store.DB
+	authority *auth.Authority
+	driver    *fake.Driver
+	cluster   *fake.Driver
+	far       *fake.Driver // of a machine that is attached; nil when there is none
+	options   control.Options
+	control   *control.Control // that runs now
+	ws        string
+	user      string               // who asks
+	role      auth.Role            // of who asks; empty is an administrator
+	kinds     map[string]kind.Kind // beside the server's
+	stop      func()
+	reports   sync.WaitGroup // on their way
+	set       atomic.Int64   // by how much the wall clock of the machine was set
+	failing   bool           // see rehearsed_test.go; of the loops that run begins
+	refused   sync.Map       // tasks that the loops that run begins cannot take up, by id
 }
 
 var (
@@ -83,12 +84,13 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *fixture {
 		t.Fatal(err)
 	}
 	authority := auth.NewAuthority(keys, db)
+	p.authority = authority
 	signer := front.NewSigner(keys.SAS)
 	at := locate.Locator{BaseURL: "https://127.0.0.1:1", Account: "st", Suffix: "berth/"}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
 	s := api.New(api.Options{
-		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: authority, Signer: signer,
+		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth", Signed: p.signed}), Authority: authority, Signer: signer,
 		KindOf: p.kindOf, Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine, Local: terms, Slots: slots,
 	})
 	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
@@ -121,6 +123,11 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *fixture {
 		db.Close()
 	})
 	return p
+}
+
+// signed is who may use a signature, as in a server.
+func (p *fixture) signed(r *http.Request, g front.Grant) error {
+	return p.authority.CheckHolder(r.Context(), g.Holder, time.Now())
 }
 
 // kindOf is the kind of a jobType, those of a test's own among them.

@@ -22,6 +22,19 @@ func perNode(v *berth.CommandJob) int {
 	return max(1, v.Distribution.ProcessCountPerInstance)
 }
 
+// withAddresses is a target with the addresses of the nodes that its provider made.
+func (cy *cycle) withAddresses(on driver.Info, t *berth.Task) driver.Info {
+	p := cy.state.pool(keyOf(t.Workspace, t.Compute))
+	if p == nil || p.spec.Provider == "" {
+		return on
+	}
+	on.Nodes = nil
+	for _, n := range p.nodes {
+		on.Nodes = append(on.Nodes, driver.Node{Name: n.Name, Address: n.Address})
+	}
+	return on
+}
+
 // tensorflow is the numbers of workers and parameter servers, 0 and 0 when the job is of another
 // kind.
 func tensorflow(v *berth.CommandJob, nodes int) (workers, servers int) {

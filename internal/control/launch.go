@@ -135,17 +135,29 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 	if l.Environment, err = b.environment(v.EnvironmentID, j.props); err != nil {
 		return l, err
 	}
-	l.Tracking = cy.tracking(ws, t, v.ExperimentName)
-	if err := cy.pull(&l, j); err != nil {
+	l.Tracking, l.Services = cy.tracking(ws, t, v.ExperimentName), cy.services(&l, t, v.Services)
+	if err := cy.fit(&l, t, j); err != nil {
 		return l, err
 	}
-	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
-	cy.onNode(&l, t)
+	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwld")
 	if grouped(v, len(tasks)) {
-		l.Group = groupOf(v, tasks, i, cy.c.o.Keys.GroupSecret(t.Gang()), target.Info)
+		l.Group = groupOf(v, tasks, i, cy.c.o.Keys.GroupSecret(t.Gang()), cy.withAddresses(target.Info, t))
 		l.Log = l.Group.Processes[0].Log
 	}
 	return l, b.registerLogs(&l, t, target.Info.SharedDisk)
+}
+
+// fit adds what the task's node gives it, and what its job needs of that.
+func (cy *cycle) fit(l *berth.Launch, t *berth.Task, j *jobWork) error {
+	if err := cy.pull(l, j); err != nil {
+		return err
+	}
+	cy.onNode(l, t)
+	needs, err := berth.NeedsOf(j.props)
+	if err == nil {
+		needs.Limit(l)
+	}
+	return err
 }
 
 // onNode adds what a node of a cluster brings with it.
@@ -270,10 +282,15 @@ type builder struct {
 	admin   bool // an administrator submitted it
 }
 
-// sign is a URL that opens a file or folder of ours with perm.
+// sign is a URL that opens a file or folder of ours with perm. One that writes or deletes ends with
+// the task: the runner of a task that was given up may live on, and would change what the next
+// attempt writes.
 func (b builder) sign(container, name, perm string) string {
 	g := front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: b.cy.now.Add(launchLife), User: b.user}
-	if b.user != "" {
+	switch {
+	case strings.ContainsAny(perm, "wd"):
+		g.Holder = auth.TaskHolder(b.task)
+	case b.user != "":
 		g.Holder = auth.UserHolder(b.user)
 	}
 	return b.cy.c.o.Locator.URL(container, name) + "?" + b.cy.c.o.Signer.Sign(g)
@@ -410,7 +427,7 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 			x.Outside, err = b.outside(p, true)
 			x.URL = x.Outside.At
 		default:
-			x.URL, x.Below, err = b.address(p, "rwl", true)
+			x.URL, x.Below, err = b.address(p, "rwld", true)
 		}
 		if err != nil {
 			return nil, berth.Errorf(berth.CodeOf(err), "output %s: %w", name, err)

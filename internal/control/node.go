@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,12 +26,11 @@ func (c *Control) addNode(ctx context.Context, n berth.Node) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &nodeCall{cancel: cancel, done: make(chan struct{})}
 	c.nodeCalls[n.Name] = w
+	maker := c.makes(n)
 	c.acts.Go(func() {
 		defer close(w.done)
 		defer cancel()
-		err := c.nodes.Driver.AddNode(ctx, driver.NodeSpec{
-			Name: n.Name, Size: n.Size, CPUs: float64(n.VCPUs), Memory: n.Memory, GPUs: n.GPUs, Slots: n.Slots,
-		})
+		address, err := c.make(ctx, maker, n)
 		if ctx.Err() != nil {
 			return // it is not wanted any more, or we end: whoever comes next asks again
 		}
@@ -42,13 +42,62 @@ func (c *Control) addNode(ctx context.Context, n berth.Node) {
 				n.State, n.Why = berth.NodeUnusable, err.Error()
 				return "node " + n.Name + " could not be made: " + err.Error()
 			}
-			n.State, n.Why, n.Ready, n.IdleSince = berth.NodeIdle, "", now, now
-			if why := c.o.Machine.Unlimited; why != "" {
+			n.State, n.Why, n.Ready, n.IdleSince, n.Address = berth.NodeIdle, "", now, now, address
+			if why := c.o.Machine.Unlimited; why != "" && n.Provider == "" {
 				return "node " + n.Name + " takes jobs; " + why
 			}
 			return "node " + n.Name + " takes jobs"
 		})
 	})
+}
+
+// make has a provider make a node and waits for it: with its own processes for a moment, with a
+// queue of others as long as it takes. What the node waits for is written down.
+func (c *Control) make(ctx context.Context, maker *driver.Target, n berth.Node) (address string, err error) {
+	spec := driver.NodeSpec{Name: n.Name, Size: n.Size, CPUs: float64(n.VCPUs), Memory: n.Memory, GPUs: n.GPUs, Slots: n.Slots, Low: n.Low}
+	if n.Provider == "" {
+		return "", maker.AddNode(ctx, spec)
+	}
+	if spec.Boot, err = c.boot(n); err != nil {
+		return "", err
+	}
+	for {
+		err := maker.AddNode(ctx, spec)
+		waits, ok := errors.AsType[*driver.Waiting](err)
+		if !ok {
+			return c.addressOf(ctx, maker, n.Name, err)
+		}
+		c.writeNode(ctx, n, func(n *berth.Node, _ time.Time) string {
+			if n.State != berth.NodePreparing || n.Why == waits.Why {
+				return ""
+			}
+			n.Why = waits.Why
+			return "node " + n.Name + " is not there yet: " + waits.Why
+		})
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// addressOf is where a node that has been made is reached by others. err is how making it went.
+func (c *Control) addressOf(ctx context.Context, maker *driver.Target, name string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	info, err := maker.Probe(ctx)
+	return info.AddressOf(name), err
+}
+
+// boot is what a machine elsewhere needs to become a node.
+func (c *Control) boot(n berth.Node) (*driver.Boot, error) {
+	ref, err := berth.ParseRef(n.Workspace+"/computes/"+n.Compute, "computes")
+	if err != nil {
+		return nil, err
+	}
+	return &driver.Boot{Compute: n.Compute, Where: ref.Workspace, Token: c.o.Keys.NodeToken(n.Workspace, n.Compute, n.Name), Home: c.o.Far}, nil
 }
 
 // removeNode gives a node back, for as long as it takes, and then forgets it.
@@ -59,13 +108,14 @@ func (c *Control) removeNode(ctx context.Context, n berth.Node) {
 	c.removing[n.Name] = true
 	w := c.nodeCalls[n.Name]
 	delete(c.nodeCalls, n.Name)
+	maker := c.makes(n)
 	c.acts.Go(func() {
 		if w != nil {
 			w.cancel()
 			<-w.done
 		}
 		for backoff := 100 * time.Millisecond; ; backoff = min(2*backoff, 10*time.Second) {
-			err := c.nodes.Driver.RemoveNode(ctx, n.Name)
+			err := maker.RemoveNode(ctx, n.Name)
 			if err == nil {
 				break
 			}
@@ -107,7 +157,7 @@ func (c *Control) forgetNode(ctx context.Context, n berth.Node) {
 		}
 		err = meter(tx, n.Name, berth.Meter{
 			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced,
-			Currency: n.Currency, Slots: n.Slots, User: n.User, From: n.Created, To: tx.Now(),
+			Currency: n.Currency, Slots: n.Slots, User: n.User, From: n.CostsFrom(), To: tx.Now(),
 		}, n.Workspace)
 		if err != nil {
 			return err
@@ -169,9 +219,6 @@ func emitNode(tx *store.Tx, n berth.Node, state, say string) error {
 // resumeNodes takes up the nodes an earlier process was making or giving back, drops those that are
 // gone, and gives back those nobody knows.
 func (c *Control) resumeNodes(ctx context.Context) {
-	if c.nodes.Driver == nil {
-		return
-	}
 	known := map[string]bool{}
 	list := c.readyNodes()
 	for _, p := range c.state.pools.All() {
@@ -189,22 +236,29 @@ func (c *Control) resumeNodes(ctx context.Context) {
 			}
 		}
 	}
-	c.acts.Go(func() {
-		info, err := c.nodes.Driver.Probe(ctx)
-		if err != nil {
-			return
-		}
-		c.dropMissing(ctx, list, info)
-		for _, n := range info.Nodes {
-			if known[n.Name] || c.nodeKnown(ctx, n.Name) {
-				continue
+	for _, maker := range c.makers() {
+		c.acts.Go(func() {
+			info, err := maker.Probe(ctx)
+			if err != nil {
+				return
 			}
-			c.o.Log.Warn("a node nobody knows is given back", "node", n.Name)
-			if err := c.nodes.Driver.RemoveNode(ctx, n.Name); err != nil && ctx.Err() == nil {
-				c.o.Log.Warn("node not given back", "node", n.Name, "err", err)
-			}
+			c.dropMissing(ctx, list[maker], info)
+			c.dropUnknown(ctx, maker, info, known)
+		})
+	}
+}
+
+// dropUnknown gives back the nodes that nobody knows.
+func (c *Control) dropUnknown(ctx context.Context, maker *driver.Target, info driver.Info, known map[string]bool) {
+	for _, n := range info.Nodes {
+		if known[n.Name] || c.nodeKnown(ctx, n.Name) {
+			continue
 		}
-	})
+		c.o.Log.Warn("a node nobody knows is given back", "node", n.Name)
+		if err := maker.RemoveNode(ctx, n.Name); err != nil && ctx.Err() == nil {
+			c.o.Log.Warn("node not given back", "node", n.Name, "err", err)
+		}
+	}
 }
 
 // tidyKept deletes what jobs kept that have ended while nobody looked.

@@ -157,7 +157,7 @@ func (c *Control) onObserved(ctx context.Context, l observation) {
 		} else {
 			delete(c.missed, l.target)
 		}
-		if c.missed[l.target] && l.target == c.nodes.Driver {
+		if c.missed[l.target] && slices.Contains(c.makers(), l.target) {
 			c.checkNodes(ctx) // what is missing may be so because its node is
 		}
 		c.sweep(ctx, l.target, l.seen)
@@ -167,25 +167,26 @@ func (c *Control) onObserved(ctx context.Context, l observation) {
 	}
 }
 
-// hints tell that a node is not what it was.
-func (c *Control) hints(ctx context.Context) <-chan struct{} {
-	if c.nodes.Driver == nil {
-		return nil
-	}
-	ch, err := c.nodes.Driver.Watch(ctx)
-	if err != nil {
-		return nil
-	}
-	out := make(chan struct{}, 1)
-	c.acts.Go(func() {
-		for range ch {
-			select {
-			case out <- struct{}{}:
-			default:
-			}
+// watchMakers has the targets that make nodes tell when one of them is not what it was.
+func (c *Control) watchMakers(ctx context.Context) {
+	for _, maker := range c.makers() {
+		if c.watched[maker] {
+			continue
 		}
-	})
-	return out
+		c.watched[maker] = true
+		ch, err := maker.Watch(ctx)
+		if err != nil {
+			continue
+		}
+		c.acts.Go(func() {
+			for range ch {
+				select {
+				case c.hints <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
 }
 
 // sweep removes from a target what ended and is recorded. A task this server does not know at all

@@ -264,17 +264,25 @@ func spend(st *berth.JobState, commands int) error {
 	return nil
 }
 
-// childName is a name for the job of a step that no other job has.
+// childName is a name for the job of a step that no other job has, and none of somebody else had.
 func (cy *cycle) childName(j *jobWork, node string) (string, error) {
 	for n := 1; ; n++ {
 		name := kind.ChildName(j.doc.Name, node)
 		if n > 1 {
 			name += fmt.Sprintf("_%d", n)
 		}
-		if _, err := cy.tx.Get(j.doc.Workspace, "jobs", name, ""); berth.CodeOf(err) == berth.NotFound {
-			return name, nil
-		} else if err != nil {
+		_, err := cy.tx.Get(j.doc.Workspace, "jobs", name, "")
+		switch {
+		case err == nil:
+			continue
+		case berth.CodeOf(err) != berth.NotFound:
 			return "", err
+		}
+		if cy.c.o.CheckJob == nil {
+			return name, nil
+		}
+		if err := cy.c.o.CheckJob(cy.tx, j.doc.Workspace, name, j.doc.CreatedBy); berth.CodeOf(err) != berth.Conflict {
+			return name, err
 		}
 	}
 }

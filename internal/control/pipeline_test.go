@@ -14,6 +14,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/control"
+	"github.com/berthml/berth/internal/store"
 )
 
 type object = map[string]any
@@ -136,6 +137,27 @@ func (p *fixture) diamond(settings object, command string) object {
 	return object{"jobType": "Pipeline", "settings": settings, "jobs": object{
 		"first": step(pass), "left": step(pass, "first"), "right": step(pass, "first"), "last": step(inner, "left", "right"),
 	}}
+}
+
+// TestPipelineNames: the job of a step gets no name that belongs to somebody else, such as that of
+// a deleted job whose run is there.
+func TestPipelineNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 4)
+		synctest.Wait()
+		p.stop()
+		p.options.CheckJob = func(_ *store.Tx, workspace, name, user string) error {
+			if name == "pipe_a" && user == p.user && workspace != "" {
+				return berth.Errorf(berth.Conflict, "there is a run of somebody else")
+			}
+			return nil
+		}
+		p.run()
+		if why := p.offer("pipe", p.chain()); why != "" {
+			t.Fatal(why)
+		}
+		p.until("pipe_a_2", berth.Running)
+	})
 }
 
 func TestPipelineNested(t *testing.T) {

@@ -76,7 +76,7 @@ func (cy *cycle) decideSize(p *pool) (d scale.Decision, added []berth.Node, err 
 	if err != nil {
 		return d, nil, err
 	}
-	pic.Clearing = cy.reserved(p) != ""
+	pic.Clearing = p.spec.Provider == "" && cy.reserved(p) != ""
 	v := pic.Scale(&p.queue)
 	d = scale.Decide(v, cy.now)
 	if d.Add == 0 {
@@ -164,8 +164,10 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 	user, room, why := cy.nextUser(cat, p, pic.Bars, size, want)
 	machine := cy.machine(p)
 	for range min(want, room) {
-		ask := sched.AskOf(p.name, size)
-		gpus, ok, not := machine.Admit(ask)
+		gpus, ok, not := indices(size.GPUs), true, ""
+		if p.spec.Provider == "" {
+			gpus, ok, not = machine.Admit(sched.AskOf(p.name, size))
+		}
 		if !ok {
 			return nodes, cy.waitForMachine(p, size.Isolated && len(nodes) == 0, not), nil
 		}
@@ -173,7 +175,7 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 		n := berth.Node{
 			Name: nodeName(p.name), Workspace: p.key.workspace, Compute: p.name, Size: size.Name, Family: size.Family, Low: p.spec.Low(),
 			Isolated: size.Isolated, State: berth.NodePreparing, Why: "asked for", VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: gpus,
-			Slots: p.spec.Slots, Created: cy.now, User: user,
+			Slots: p.spec.Slots, Created: cy.now, User: user, Provider: p.spec.Provider,
 		}
 		if price := rate(size, p.spec.Low()); price != nil {
 			n.Price, n.Priced, n.Currency = *price, true, size.Currency
@@ -182,6 +184,14 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 		machine.Nodes = append(machine.Nodes, sched.GuestOf(n))
 	}
 	return nodes, why, nil
+}
+
+// indices are the numbers below n.
+func indices(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
 }
 
 // nextUser is for whom a pool's next nodes are made and how many that user may have: the first

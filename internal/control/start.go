@@ -102,7 +102,11 @@ func (c *Control) startAgain(ctx context.Context, all []taskStart, onNode bool, 
 		}
 		return true
 	case code == berth.NotFound && onNode:
-		c.dropNode(ctx, all[0].task.Workspace, all[0].task.Node)
+		why := ""
+		if gone, ok := errors.AsType[*driver.Gone](err); ok {
+			why = gone.Why
+		}
+		c.dropNode(ctx, all[0].task.Workspace, all[0].task.Node, why, false)
 		exit.Cause = "evicted" // if the node was dropped before
 	}
 	for _, s := range all {

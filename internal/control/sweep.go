@@ -4,14 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/store"
 )
 
-// What is kept, and for how long. Events of finished jobs are history that explain and events show;
-// bytes nobody names are given a day in case an upload is still on its way.
+// Bytes nobody names are given a day in case an upload is still on its way.
 const (
-	keepEvents = 30 * 24 * time.Hour
 	keepBytes  = 24 * time.Hour
 	sweepEvery = time.Hour
 	sweepBatch = 5000
@@ -29,6 +28,7 @@ func (c *Control) Sweep(ctx context.Context) error {
 		case <-t.C:
 		}
 		c.pruneEvents(ctx)
+		c.rollUpMeters(ctx)
 		if err := space.Retain(ctx, c.o.DB, c.o.Blobs, c.o.Locator, c.o.KeepDays, c.o.Log); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("what old jobs left was not cleaned", "err", err)
 		}
@@ -40,8 +40,32 @@ func (c *Control) Sweep(ctx context.Context) error {
 	}
 }
 
+// daysAgo is the time some days ago; ok is false for 0 days, which is for ever.
+func (c *Control) daysAgo(days int) (at time.Time, ok bool) {
+	return c.o.DB.Now().Add(-time.Duration(days) * 24 * time.Hour), days > 0
+}
+
+// rollUpMeters replaces old meters by sums.
+func (c *Control) rollUpMeters(ctx context.Context) {
+	before, ok := c.daysAgo(c.o.KeepMeters)
+	if !ok {
+		return
+	}
+	n, err := cost.RollUp(ctx, c.o.DB, c.o.Local, before)
+	if err != nil && ctx.Err() == nil {
+		c.o.Log.Warn("meters were not rolled up", "err", err)
+	}
+	if n > 0 {
+		c.o.Log.Info("meters rolled up", "meters", n, "before", before.UTC().Format(time.DateOnly))
+	}
+}
+
+// pruneEvents deletes old events: the history that explain and events show.
 func (c *Control) pruneEvents(ctx context.Context) {
-	before := c.o.DB.Now().Add(-keepEvents)
+	before, ok := c.daysAgo(c.o.KeepEvents)
+	if !ok {
+		return
+	}
 	for {
 		n := 0
 		err := c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {

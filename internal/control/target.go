@@ -65,6 +65,28 @@ func (c *Control) target(s *state, t *berth.Task) Target {
 	return c.nodes // its compute is gone: then a node of it may be left
 }
 
+// makes is the target that makes and gives back the nodes of a compute.
+func (c *Control) makes(n berth.Node) *driver.Target {
+	if p := c.state.pool(keyOf(n.Workspace, n.Compute)); n.Provider != "" && p != nil && p.target.Driver != nil {
+		return p.target.Driver
+	}
+	return c.nodes.Driver
+}
+
+// makers are the targets that make nodes: that of this machine, and those of clusters that have
+// another provider.
+func (c *Control) makers() (all []*driver.Target) {
+	if c.nodes.Driver != nil {
+		all = append(all, c.nodes.Driver)
+	}
+	for _, p := range c.state.pools.All() {
+		if p.spec.Provider != "" && p.target.Driver != nil {
+			all = append(all, p.target.Driver)
+		}
+	}
+	return all
+}
+
 // slots is how many tasks a target of one node runs at once.
 func slots(i driver.Info) int {
 	n := 0

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
@@ -14,17 +15,17 @@ import (
 // restored without the nodes it speaks of. Such a node is given back, and its tasks end: those that
 // had not begun are put back in the queue.
 
-// readyNodes lists the nodes of clusters that the loop was told are there. Those of instances have
-// a loop of their own.
-func (c *Control) readyNodes() []berth.Node {
-	var list []berth.Node
+// readyNodes lists the nodes of clusters that the loop was told are there, by who makes them. Those
+// of instances have a loop of their own.
+func (c *Control) readyNodes() map[*driver.Target][]berth.Node {
+	list := map[*driver.Target][]berth.Node{}
 	for _, p := range c.state.pools.All() {
 		if p.single() || p.spec.Instance() {
 			continue
 		}
 		for _, n := range p.nodes {
-			if ready(n.State) {
-				list = append(list, n.Node)
+			if maker := c.makes(n.Node); ready(n.State) && maker != nil {
+				list[maker] = append(list[maker], n.Node)
 			}
 		}
 	}
@@ -40,9 +41,6 @@ func ready(s berth.NodeState) bool {
 // is found when the loop is told of it. One look at a time: what is asked for meanwhile is looked
 // at after that.
 func (c *Control) checkNodes(ctx context.Context) {
-	if c.nodes.Driver == nil {
-		return
-	}
 	if c.checking {
 		c.checkAgain = true
 		return
@@ -53,8 +51,10 @@ func (c *Control) checkNodes(ctx context.Context) {
 	}
 	c.checking = true
 	c.acts.Go(func() {
-		if info, err := c.nodes.Driver.Probe(ctx); err == nil {
-			c.dropMissing(ctx, list, info)
+		for maker, nodes := range list {
+			if info, err := maker.Probe(ctx); err == nil {
+				c.dropMissing(ctx, nodes, info)
+			}
 		}
 		select {
 		case c.checked <- struct{}{}:
@@ -74,20 +74,23 @@ func (c *Control) onChecked(ctx context.Context) {
 
 // dropMissing drops the nodes that a provider does not have any more.
 func (c *Control) dropMissing(ctx context.Context, want []berth.Node, info driver.Info) {
-	there := map[string]bool{}
+	known := map[string]driver.Node{}
 	for _, n := range info.Nodes {
-		there[n.Name] = !n.Leaving
+		known[n.Name] = n
 	}
 	for _, n := range want {
-		if !there[n.Name] {
-			c.dropNode(ctx, n.Workspace, n.Name)
+		if at, ok := known[n.Name]; !ok || at.Leaving {
+			c.dropNode(ctx, n.Workspace, n.Name, at.Away, at.Taken)
 		}
 	}
 }
 
-// dropNode gives a node back that is gone, and ends what was on it.
-func (c *Control) dropNode(ctx context.Context, workspace, name string) {
-	const reason = "its machine no longer has it"
+// dropNode gives a node back that is gone, and ends what was on it. reason may be empty. taken says
+// that it is not gone because of what ran on it.
+func (c *Control) dropNode(ctx context.Context, workspace, name, reason string, taken bool) {
+	if reason == "" {
+		reason = "its machine no longer has it"
+	}
 	why := "node " + name + " is gone: " + reason
 	dropped := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
@@ -112,7 +115,7 @@ func (c *Control) dropNode(ctx context.Context, workspace, name string) {
 		if err := emitNode(tx, n, string(n.State), why); err != nil {
 			return err
 		}
-		return endTasksOn(tx, workspace, name, why)
+		return endTasksOn(tx, workspace, name, why, taken)
 	})
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -123,7 +126,7 @@ func (c *Control) dropNode(ctx context.Context, workspace, name string) {
 }
 
 // endTasksOn ends the tasks that were on a node that is gone.
-func endTasksOn(tx *store.Tx, workspace, node, why string) error {
+func endTasksOn(tx *store.Tx, workspace, node, why string, taken bool) error {
 	tasks, err := tx.ActiveTasks()
 	if err != nil {
 		return err
@@ -132,7 +135,7 @@ func endTasksOn(tx *store.Tx, workspace, node, why string) error {
 		if t.Workspace != workspace || t.Node != node || t.State == berth.TaskWaiting {
 			continue
 		}
-		if err := recordEnd(tx, t, goneExit(t, why)); err != nil {
+		if err := recordEnd(tx, t, goneExit(t, why, taken)); err != nil {
 			return err
 		}
 	}
@@ -140,12 +143,12 @@ func endTasksOn(tx *store.Tx, workspace, node, why string) error {
 }
 
 // goneExit is how a task ends whose node is gone. One that had not begun is evicted, and its job
-// tries again.
-func goneExit(t *berth.Task, why string) *berth.Exit {
-	switch t.State {
-	case berth.TaskPlaced, berth.TaskStarting:
+// tries again; so is one whose node was taken away, which may have ended its command too.
+func goneExit(t *berth.Task, why string, taken bool) *berth.Exit {
+	switch {
+	case taken || t.State == berth.TaskPlaced || t.State == berth.TaskStarting:
 		return &berth.Exit{Code: -1, Cause: "evicted", Reason: why}
-	case berth.TaskEnding:
+	case t.State == berth.TaskEnding:
 		return &berth.Exit{Code: -1, Cause: "lost", Reason: why + " before what the command left was uploaded"}
 	}
 	return &berth.Exit{Code: -1, Cause: "lost", Reason: why + " while the command ran"}
@@ -160,5 +163,9 @@ func recordEnd(tx *store.Tx, t *berth.Task, e *berth.Exit) error {
 		return err
 	}
 	tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskState, Reason: e.Reason, Data: data})
+	if len(t.Kept) > 0 {
+		why := fmt.Sprintf("with the files that were uploaded before the task of attempt %d ended", t.Attempt)
+		tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventJobWarning, Reason: berth.PartialOutputs(t.Kept, why)})
+	}
 	return tx.SaveTask(t)
 }

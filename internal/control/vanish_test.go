@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -62,6 +63,61 @@ func TestNodeVanishes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNodeTaken: a job whose node is taken away starts again on another, also if its command has
+// ended and its outputs are being kept: what took the node may have ended the command too.
+func TestNodeTaken(t *testing.T) {
+	for name, state := range map[string]berth.TaskState{"running": berth.TaskRunning, "ending": berth.TaskEnding} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := build(t, 1)
+				p.clusterOf("cpu", 0, 1, nil)
+				p.on("cpu", "j", "forever", nil)
+				p.until("j", berth.Running)
+				first := p.tasks("j")[0]
+				p.report([]berth.Report{{Task: first.ID, Seq: 100, At: time.Now(), State: state}})
+				p.cluster.TakeNode(first.Node, "it was canceled there")
+				p.settle("it starts again", func() bool { return len(p.tasks("j")) == 2 })
+				if e := p.tasks("j")[0].Exit; e == nil || e.Cause != "evicted" || e.Reason != "node "+first.Node+" is gone: it was canceled there" {
+					t.Errorf("exit %+v", e)
+				}
+				p.until("j", berth.Running)
+			})
+		})
+	}
+}
+
+// TestPartialOutputs: when a task is lost, a warning names the attempt and the outputs of which
+// something was uploaded.
+func TestPartialOutputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.submit("some", "forever")
+		p.until("some", berth.Running)
+		id := p.task("some")
+		p.report([]berth.Report{{Task: id, Seq: 100, At: time.Now(), State: berth.TaskRunning, Kept: []string{berth.OutputsFolder, "model"}}})
+		p.driver.Lose(id)
+		p.until("some", berth.Failed)
+		p.submit("none", "forever")
+		p.until("none", berth.Running)
+		p.driver.Lose(p.task("none"))
+		p.until("none", berth.Failed)
+		for job, want := range map[string]string{
+			"some": "./outputs, output model: partial, with the files that were uploaded before the task of attempt 1 ended",
+			"none": "",
+		} {
+			var warnings []string
+			for _, e := range p.events("jobs/" + job) {
+				if e.Type == berth.EventJobWarning {
+					warnings = append(warnings, e.Reason)
+				}
+			}
+			if got := strings.Join(warnings, "\n"); got != want {
+				t.Errorf("%s: %q", job, got)
+			}
+		}
+	})
 }
 
 // TestStartOnVanishedNode finds out that a node is gone only when a task is to begin there: its job

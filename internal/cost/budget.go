@@ -69,10 +69,7 @@ func (l *Ledger) Add(b berth.Budget, m berth.Meter) {
 	paid, unknown, any := share(b, m, l.From)
 	if m.Job != "" {
 		if any {
-			if l.Tasks == nil {
-				l.Tasks = map[string]float64{}
-			}
-			l.Tasks[m.Node] += paid
+			l.paidFor(m.Node, paid)
 		}
 		if covers(b, m.User) {
 			l.Spent += paid
@@ -91,6 +88,25 @@ func (l *Ledger) Add(b berth.Budget, m berth.Meter) {
 	delete(l.Tasks, m.Node)
 }
 
+// paidFor notes what was paid for a node that lives.
+func (l *Ledger) paidFor(node string, paid float64) {
+	if l.Tasks == nil {
+		l.Tasks = map[string]float64{}
+	}
+	l.Tasks[node] += paid
+}
+
+// addPart writes what was rolled up into the ledger, with the same result as Add.
+func (l *Ledger) addPart(b berth.Budget, p part) {
+	switch {
+	case !covers(b, p.User):
+	case p.Priced && p.Currency == b.Currency:
+		l.Spent += p.cost
+	case b.User != "" && p.Job != "", b.User == "" && !berth.IsLocal(p.Compute):
+		l.Unknown += p.hours
+	}
+}
+
 // share is what a meter costs from a time on, and the node hours that a budget cannot count; any is
 // false when all of it was before.
 func share(b berth.Budget, m berth.Meter, from time.Time) (paid, unknown float64, any bool) {
@@ -99,6 +115,8 @@ func share(b berth.Budget, m berth.Meter, from time.Time) (paid, unknown float64
 	case !any:
 	case m.Priced && m.Currency == b.Currency:
 		paid = m.Cost()
+	case m.Job == "":
+		unknown = m.To.Sub(m.From).Hours()
 	default:
 		unknown = m.To.Sub(m.From).Hours() / float64(max(1, m.Slots))
 	}

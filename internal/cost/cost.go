@@ -47,16 +47,32 @@ func CheckKeys(by []string) error {
 //
 // Groups add up to the totals, and two windows that meet add up to the one that they make together.
 func Tally(meters []berth.Meter, by []string, w Window) berth.Spending {
-	out := berth.Spending{Since: w.Since, Until: w.Until, By: by, Groups: []berth.CostLine{}, Totals: []berth.CostLine{}}
-	groups, totals := lines{}, lines{}
+	t := tally{by: by, groups: lines{}, totals: lines{}}
+	t.meters(meters, w)
+	return t.spending(w)
+}
+
+// tally is spending under construction.
+type tally struct {
+	by             []string
+	groups, totals lines
+}
+
+func (t *tally) add(p part) {
+	t.groups.add(p, t.by)
+	t.totals.add(p, nil)
+}
+
+func (t *tally) meters(meters []berth.Meter, w Window) {
 	for _, n := range byNode(meters, w) {
 		for p := range n.parts {
-			groups.add(p, by)
-			totals.add(p, nil)
+			t.add(p)
 		}
 	}
-	out.Groups, out.Totals = groups.sorted(), totals.sorted()
-	return out
+}
+
+func (t *tally) spending(w Window) berth.Spending {
+	return berth.Spending{Since: w.Since, Until: w.Until, By: t.by, Groups: t.groups.sorted(), Totals: t.totals.sorted()}
 }
 
 // nodeTime is what is known of one node within a window.

@@ -107,7 +107,10 @@ func (r *reader) node(d *store.Doc, now time.Time) (m berth.Meter, err error) {
 	}
 	m = berth.Meter{
 		Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, Slots: n.Slots, User: n.User,
-		From: n.Created, To: now,
+		From: n.CostsFrom(), To: now,
+	}
+	if m.From.IsZero() {
+		m.From = now
 	}
 	m.Currency, err = r.currency(n.Size, n.Currency, n.Priced)
 	return m, err
@@ -172,16 +175,32 @@ func (r *reader) ended(since time.Time) (out []berth.Meter, last int64, err erro
 	}
 }
 
-// Meters is everything that is known of a workspace from a time on, what has not ended up to now
-// included.
-func Meters(tx *store.Tx, workspace string, local berth.LocalTerms, since, now time.Time) ([]berth.Meter, error) {
+// Spending is what a workspace spent within a window, grouped by keys: see Tally. What has not
+// ended is counted up to now.
+func Spending(tx *store.Tx, workspace string, local berth.LocalTerms, by []string, w Window, now time.Time) (out berth.Spending, err error) {
 	r := &reader{tx: tx, workspace: workspace, local: local}
-	out, _, err := r.ended(since)
+	t := tally{by: by, groups: lines{}, totals: lines{}}
+	if err := r.days(w, t.add); err != nil {
+		return out, err
+	}
+	ended, _, err := r.ended(w.Since)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	live, err := r.live(now)
-	return append(out, live...), err
+	if err != nil {
+		return out, err
+	}
+	_, rolled, err := loadRolled(tx, workspace)
+	if err != nil {
+		return out, err
+	}
+	meters := append(ended, live...)
+	for i, m := range meters {
+		meters[i] = rolled.left(m)
+	}
+	t.meters(meters, w)
+	return t.spending(w), nil
 }
 
 // Account is a budget with where it stands.
@@ -273,8 +292,12 @@ func (r *reader) bring(l *Ledger, b berth.Budget, from time.Time, live []berth.M
 			return err
 		}
 		*l = Ledger{From: from, Cursor: max(last, l.Cursor)}
+		rolled, err := r.addDays(l, b, live)
+		if err != nil {
+			return err
+		}
 		for _, m := range meters {
-			l.Add(b, m)
+			l.Add(b, rolled.left(m))
 		}
 	} else if err := r.follow(l, b); err != nil {
 		return err
@@ -289,6 +312,29 @@ func (r *reader) bring(l *Ledger, b berth.Budget, from time.Time, live []berth.M
 		}
 	}
 	return nil
+}
+
+// addDays writes into a ledger that begins what was rolled up, and returns how far that is.
+func (r *reader) addDays(l *Ledger, b berth.Budget, live []berth.Meter) (rolled, error) {
+	_, s, err := loadRolled(r.tx, r.workspace)
+	if err != nil || s.First.IsZero() {
+		return s, err
+	}
+	for _, m := range live {
+		until, ok := s.Nodes[m.Node]
+		if m.Job != "" || !ok {
+			continue
+		}
+		m.To = until
+		// All of its life is counted as long as it lives, and when it is over.
+		if paid, unknown, any := share(b, m, l.From); any {
+			l.paidFor(m.Node, paid)
+			if b.User == "" {
+				l.Unknown -= unknown
+			}
+		}
+	}
+	return s, r.days(Window{l.From, s.Last.Add(day)}, func(p part) { l.addPart(b, p) })
 }
 
 func (r *reader) follow(l *Ledger, b berth.Budget) error {
@@ -323,47 +369,4 @@ func (a *Account) Save(tx *store.Tx) error {
 	}
 	a.Doc.Own = own
 	return tx.Save(a.Doc)
-}
-
-// Tasks is the meters of some tasks, those that run up to now. What ran on the machine itself has
-// none where that costs nothing.
-func Tasks(tx *store.Tx, workspace string, local berth.LocalTerms, tasks []*berth.Task, now time.Time) ([]berth.Meter, error) {
-	r := &reader{tx: tx, workspace: workspace, local: local}
-	machine, priced := local.Meter()
-	var out []berth.Meter
-	for _, t := range tasks {
-		here := berth.IsLocal(t.Compute)
-		if t.Times.Placed.IsZero() || t.Node == "" && !here {
-			continue
-		}
-		d, err := tx.Get(workspace, kindMeter, string(t.ID), "")
-		if err == nil {
-			m, err := r.meter(d)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, m)
-			continue
-		}
-		if berth.CodeOf(err) != berth.NotFound {
-			return nil, err
-		}
-		if here {
-			if priced && t.State != berth.TaskDone {
-				out = append(out, on(machine, t, now))
-			}
-			continue
-		}
-		if d, err = tx.Get(workspace, kindNode, t.Node, ""); berth.CodeOf(err) == berth.NotFound {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		n, err := r.node(d, now)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, on(n, t, now))
-	}
-	return out, nil
 }

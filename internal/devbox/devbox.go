@@ -43,6 +43,8 @@ type Options struct {
 	Machine Machine
 	// Dir holds a directory for each instance; see Dir.
 	Dir string
+	// Home is the server's home.
+	Home string
 	// Command is the command line of the agent, less its options.
 	Command []string
 	// Agent reaches the agent of the instance in a directory.
@@ -55,6 +57,9 @@ type Options struct {
 	Script func(ctx context.Context, workspace, path string) ([]byte, error)
 	// DiskBytes is how large an instance's disk is.
 	DiskBytes int64
+	// Access is what programs on an instance need to use the server as its owner; nil when they
+	// cannot. The token is good as long as the instance has the node.
+	Access func(workspace, node string) (Access, error)
 	// Environments says where packages are kept.
 	Environments driver.Environments
 	Log          *slog.Logger
@@ -81,6 +86,7 @@ func New(o Options) *Loop { return &Loop{o: o, keepers: map[key]*keeper{}} }
 //	env/        its Python environment
 //	log/        what scripts, services and the agent had to say
 //	key/        of its ssh server
+//	ca.pem      the certificate authorities that programs on it trust
 //	agent.json  what the agent is told
 func Dir(root, workspace, name string) string {
 	h := sha256.Sum256([]byte(workspace))

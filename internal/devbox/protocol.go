@@ -15,6 +15,8 @@ type Config struct {
 	Name string `json:"name"`
 	User string `json:"user"`
 	Node string `json:"node"`
+	// Home is the server's: jobs of hosts below it may not connect to the agent.
+	Home string `json:"home,omitempty"`
 	// Run numbers the agents of a node.
 	Run int `json:"run"`
 	// Prefix is the path of the instance's applications on the server.

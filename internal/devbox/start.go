@@ -263,7 +263,7 @@ var Packages = []string{"jupyterlab==4.6.6", "notebook==7.6.5", "ipykernel", "pi
 func (k *keeper) config(ctx context.Context, v *view) (Config, error) {
 	ws := strings.Split(strings.Trim(k.key.workspace, "/"), "/")
 	c := Config{
-		Name: v.doc.Name, User: v.it.User, Node: v.it.Node, Run: v.it.Runs, Prefix: Prefix(k.key.workspace, k.key.name), Packages: Packages,
+		Name: v.doc.Name, User: v.it.User, Node: v.it.Node, Home: k.l.o.Home, Run: v.it.Runs, Prefix: Prefix(k.key.workspace, k.key.name), Packages: Packages,
 		Environments: k.l.o.Environments, Apps: v.spec.Apps,
 		Vars: map[string]string{"BERTH_INSTANCE": v.doc.Name, "CI_NAME": v.doc.Name},
 	}
@@ -271,6 +271,9 @@ func (k *keeper) config(ctx context.Context, v *view) (Config, error) {
 		maps.Copy(c.Vars, map[string]string{
 			"AZUREML_ARM_SUBSCRIPTION": ws[1], "AZUREML_ARM_RESOURCEGROUP": ws[3], "AZUREML_ARM_WORKSPACE_NAME": ws[7], "AZUREML_WORKSPACE_NAME": ws[7],
 		})
+	}
+	if err := k.access(v, c.Vars); err != nil {
+		return c, err
 	}
 	if v.node != nil {
 		c.GPUs, c.CPUs, c.Memory = v.node.GPUs, float64(v.node.VCPUs), v.node.Memory

@@ -64,6 +64,7 @@ type Image struct {
 	Config struct {
 		Labels           map[string]string
 		Env              []string
+		Entrypoint, Cmd  []string
 		User, WorkingDir string
 	}
 }

@@ -128,6 +128,7 @@ type Node struct {
 	OS, Arch string
 	Labels   map[string]string
 	Leaving  bool   // it is being given back, and takes no tasks
+	Taken    bool   // it is leaving because it was taken away, and not because of what ran on it
 	Slots    int    // tasks at once; 0 is for the caller to say
 	Address  string // where tasks on other nodes reach it; empty is the target's
 	Away     string // why it takes no tasks now; empty when it does
@@ -200,7 +201,7 @@ type Watcher interface {
 type Scaler interface {
 	// AddNode makes a node and returns when it takes tasks. A node of that name that exists is
 	// success. Unavailable when it can be tried again, Invalid when the target can never have such
-	// a node.
+	// a node; Waiting when it has been asked for and is not there yet.
 	AddNode(ctx context.Context, n NodeSpec) error
 	// RemoveNode ends everything on a node and gives it back: no process, control group, port or
 	// directory of it is left. Unknown is success.
@@ -229,6 +230,8 @@ type NodeSpec struct {
 	Memory int64
 	GPUs   []int // indices of its machine's GPUs that are its own
 	Slots  int   // tasks at once
+	Low    bool  // it may be taken away at any time
+	Boot   *Boot // of a node that a Provider makes
 }
 
 // A Dialer reaches a port of a running task.
@@ -284,8 +287,13 @@ type Config struct {
 	Environments Environments
 	// Cache says how they keep what tasks read.
 	Cache Cache
+	// Provider finds the compute that makes the nodes of a cluster, where one does.
+	Provider func() (Provider, error)
 	// Consents is what the operator allows drivers that need it, by their name: see [Type.Consent].
 	Consents map[string]string
+	// SSHAgent is the socket of an SSH agent whose keys computes may name, or the word true where
+	// the server's environment was to name it and did not; empty allows none.
+	SSHAgent string
 	// Program is the hash of the server's own program, which nodes can fetch by it.
 	Program func() (hash string, err error)
 	// Dial opens a connection to this server, for targets whose tasks reach it through the driver.

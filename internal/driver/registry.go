@@ -55,18 +55,21 @@ func NewRegistry(types func(driver string) (Type, bool), config func(name string
 	return &Registry{types: types, config: config, log: log, open: map[string]*Target{}}
 }
 
+// Provided is the driver of clusters whose nodes an attached compute makes.
+const Provided = "provided"
+
 // typeOf finds the type of a compute, and the name of its driver.
 func (r *Registry) typeOf(c Compute) (t Type, name string, err error) {
-	var v struct {
-		Properties berth.ComputeProps `json:"properties"`
-	}
-	if err := json.Unmarshal(c.Body, &v); err != nil {
+	v, err := berth.ReadPool(c.Body)
+	if err != nil {
 		return Type{}, "", berth.Errorf(berth.Invalid, "compute %s cannot be read: %w", c.Name, err)
 	}
-	name = v.Properties.Driver(c.Name)
+	if name = v.Driver(c.Name); v.Provider != "" {
+		name = Provided
+	}
 	t, ok := r.types(name)
 	if !ok {
-		return t, name, berth.Errorf(berth.Unsupported, "this server has no driver for computes of type %s (%q)", v.Properties.ComputeType, name)
+		return t, name, berth.Errorf(berth.Unsupported, "this server has no driver for computes of type %s (%q)", v.ComputeType, name)
 	}
 	return t, name, nil
 }
@@ -108,7 +111,7 @@ func (r *Registry) checkDriver(t Type, name string, c Compute) error {
 		err = c.Close()
 	}
 	switch {
-	case scales:
+	case scales && name != Provided:
 		return berth.Errorf(berth.Invalid, "compute %s: driver %q makes nodes, and the server makes nodes for computes of type %s only; attach what is there already", c.Name, name, berth.TypeCluster)
 	case accepts && !connects && name != berth.ConnectionAgent:
 		return berth.Errorf(berth.Invalid, "compute %s: driver %q waits for its machine to connect, which only machines with an agent can do; attach it with the connection %s", c.Name, name, berth.ConnectionAgent)
@@ -133,7 +136,48 @@ func (r *Registry) openOwn(t Type, name string, c Compute) (Driver, error) {
 		return nil, berth.Errorf(berth.Denied, "%s, and the operator has not allowed that: `%s: true` in berth.yaml does", t.Consent, name)
 	}
 	cfg.Name, cfg.Properties = c.Name, c.Body
+	if v, err := berth.ReadPool(c.Body); err == nil && v.Provider != "" {
+		cfg.Provider = func() (Provider, error) { return r.provider(c.Workspace, v.Provider) }
+	}
 	return t.Open(cfg)
+}
+
+// provider is the driver of an attached compute that makes nodes. It is opened by those who keep it
+// connected.
+func (r *Registry) provider(workspace, name string) (Provider, error) {
+	r.mu.Lock()
+	t := r.open[own(workspace, name)]
+	r.mu.Unlock()
+	if t == nil {
+		return nil, berth.Errorf(berth.Unavailable, "compute %s, which makes its nodes, is not there", name)
+	}
+	p, ok := t.d.(Provider)
+	if !ok {
+		return nil, berth.Errorf(berth.Unsupported, "compute %s cannot make nodes", name)
+	}
+	return p, nil
+}
+
+// CheckProvider refuses a compute that cannot make the nodes of a cluster.
+func (r *Registry) CheckProvider(c Compute) error {
+	t, name, err := r.typeOf(c)
+	if err != nil {
+		return err
+	}
+	if t.Shared == "" && name != Provided {
+		d, err := r.openOwn(t, name, c)
+		if err != nil {
+			return err
+		}
+		_, ok := d.(Provider)
+		if c, closes := d.(io.Closer); closes {
+			err = c.Close()
+		}
+		if ok || err != nil {
+			return err
+		}
+	}
+	return berth.Errorf(berth.Invalid, "tag %s: compute %s cannot make nodes; computes of type slurm or kubernetes can", berth.TagProvider, c.Name)
 }
 
 // Of returns the target of a compute. Opening it does no I/O that can block.

@@ -108,11 +108,18 @@ func (r *request) addCondaPackage(spec string) error {
 		return nil
 	}
 	if f, ok := notPython(name); ok {
+		if f.program == rscript && condaTool() != "" {
+			f.program = "" // which has the version that is asked for
+		}
 		if f.program != "" {
 			if _, err := exec.LookPath(f.program); err == nil {
 				r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s was left out: the node's own %s is used", name, f.program))
 				return nil
 			}
+		}
+		if library, ok := strings.CutPrefix(name, "r-"); ok && condaTool() == "" && hasLibrary(library) {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s was left out: the node's own R has it", name))
+			return nil
 		}
 		r.Foreign = append(r.Foreign, foreign{Name: name, Advice: f.advice})
 		return nil

@@ -122,16 +122,22 @@ var nonPythonNames = map[string]nonPython{
 	"samtools": {program: "samtools"}, "bedtools": {program: "bedtools"}, "blast": {program: "blastn"}, "bwa": {program: "bwa"},
 	"postgresql": {program: "postgres"}, "redis": {program: "redis-server"},
 	"gdal": {advice: "rasterio and fiona on PyPI bring their own GDAL"},
-	"r":    {}, "r-base": {}, "r-essentials": {}, "rstudio": {}, "mro-base": {}, "octave": {program: "octave"}, "root": {},
+	"r":    {program: rscript}, "r-base": {program: rscript}, "r-essentials": {advice: "list the libraries that are used"}, "rstudio": {}, "mro-base": {program: rscript}, "octave": {program: "octave"}, "root": {},
 	"anaconda-navigator": {}, "xorg": {}, "anaconda": {advice: "anaconda stands for hundreds of packages: list the ones that are imported"},
 }
+
+// rscript is the program of R that jobs call.
+const rscript = "Rscript"
 
 // notPython reports whether a conda package is known to hold no Python.
 func notPython(name string) (nonPython, bool) {
 	if f, ok := nonPythonNames[name]; ok {
 		return f, true
 	}
-	if strings.HasPrefix(name, "r-") || strings.HasPrefix(name, "bioconductor-") || strings.HasPrefix(name, "perl-") || strings.HasPrefix(name, "xorg-") {
+	if strings.HasPrefix(name, "r-") {
+		return nonPython{advice: "R and its libraries are the node's own: install " + name + " there (in Debian r-cran-" + name[2:] + "), or use an image that has it"}, true
+	}
+	if strings.HasPrefix(name, "bioconductor-") || strings.HasPrefix(name, "perl-") || strings.HasPrefix(name, "xorg-") {
 		return nonPython{}, true
 	}
 	return nonPython{}, false

@@ -111,6 +111,20 @@ func (c *Container) Start(ctx context.Context, s ContainerSpec) (*Running, error
 	return r, nil
 }
 
+// Program is the image's own program with its arguments, and the folder it starts in.
+func (c *Container) Program(ctx context.Context) (args []string, dir string, err error) {
+	i, err := c.eng.cli.Image(ctx, c.Image)
+	if err != nil {
+		return nil, "", engineError("looking at the image", err)
+	}
+	args = append(args, i.Config.Entrypoint...)
+	args = append(args, i.Config.Cmd...)
+	if len(args) == 0 {
+		return nil, "", berth.Errorf(berth.Invalid, "the image has no program of its own (ENTRYPOINT, CMD): name one in the property berth.command")
+	}
+	return args, i.Config.WorkingDir, nil
+}
+
 func (c *Container) config(s ContainerSpec) docker.Config {
 	labels := map[string]string{Label: "task"}
 	maps.Copy(labels, s.Labels)
@@ -271,6 +285,14 @@ func (r *Running) Kill(ctx context.Context, signal string) error {
 		return nil
 	}
 	return engineError("signalling the container", err)
+}
+
+// Exec starts a program in the container, with its environment, and does not wait for it.
+func (r *Running) Exec(ctx context.Context, cmd ...string) error {
+	if err := r.eng.cli.Exec(ctx, r.ID, cmd...); err != nil {
+		return engineError("starting a program in the container", err)
+	}
+	return nil
 }
 
 // Address is where the ports of a container are that has a network of its own.

@@ -43,6 +43,9 @@ type Options struct {
 	StrictPython bool
 	// NoPythonDownload keeps uv from fetching interpreters that the node does not have.
 	NoPythonDownload bool
+	// KeepAnswers keeps what the machine's Pythons say of themselves in files, for processes that
+	// come later: those that run one task each would have to ask every time.
+	KeepAnswers bool
 }
 
 // A Cache makes environments usable on this node and keeps them. It is safe for concurrent use, and

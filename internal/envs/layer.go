@@ -11,7 +11,8 @@ import (
 
 // A layer is a virtual environment of one task on top of another Python: packages that the task
 // installs go into the layer, are found before those below, and are gone with it. What is below is
-// not written to. It takes a handful of small files, and no mounts.
+// not written to. It takes a handful of small files, and no mounts: layers on the machine's own
+// Python share its programs.
 
 // A Base is a Python that layers are put on.
 type Base struct {
@@ -23,11 +24,13 @@ type Base struct {
 	scripts []script // programs that run on it
 	links   []string // programs that do not
 	only3   bool     // python is another program than python3
+	shared  *shared  // has the scripts for all layers; nil puts them into each
 }
 
 // A script is a program in Python: what follows its first line.
 type script struct {
 	name, body string
+	path       string // of the program itself
 	mode       fs.FileMode
 }
 
@@ -65,7 +68,7 @@ func (e *Env) Layer(dir string) error {
 		b.exe, b.sites = target, []string{sitePackages(e.Dir)}
 	}
 	b.addPrograms(bin, func(interpreter string) bool { return filepath.Dir(interpreter) == bin })
-	if err := b.layer(dir); err != nil {
+	if err := b.layer(dir, ""); err != nil {
 		return err
 	}
 	prefix := []string{filepath.Join(dir, "bin")}
@@ -80,14 +83,23 @@ func (e *Env) Layer(dir string) error {
 
 // Layer makes the machine's own Python private to a task.
 func (b *Base) Layer(dir string) (*Env, error) {
-	if err := b.layer(dir); err != nil {
+	programs, err := b.shared.dir()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.layer(dir, programs); err != nil {
 		return nil, err
 	}
 	user := filepath.Join(dir, "user") // of pip install --user
-	return &Env{
+	e := &Env{
 		Vars: map[string]string{"VIRTUAL_ENV": dir, "PYTHONUSERBASE": user}, Python: b.version,
 		PathPrefix: []string{filepath.Join(dir, "bin"), filepath.Join(user, "bin")},
-	}, nil
+	}
+	if programs != "" {
+		e.Vars[pythonVar] = filepath.Join(dir, "bin", "python3")
+		e.PathPrefix = append(e.PathPrefix, programs)
+	}
+	return e, nil
 }
 
 // addPrograms adds the programs of a directory; ours says whether an interpreter is this Python.
@@ -107,7 +119,7 @@ func (b *Base) addPrograms(bin string, ours func(interpreter string) bool) {
 		if err != nil {
 			continue
 		}
-		s := script{name: name, mode: info.Mode().Perm()}
+		s := script{name: name, path: filepath.Join(bin, name), mode: info.Mode().Perm()}
 		switch interpreter, body := cutInterpreter(string(text)); {
 		case interpreter != "" && ours(interpreter):
 			s.body = body
@@ -143,8 +155,9 @@ func firstLine(interpreter string) string {
 	return "#!/bin/sh\n'''exec' '" + interpreter + "' \"$0\" \"$@\"\n' '''\n"
 }
 
-// layer makes a layer on b in dir.
-func (b *Base) layer(dir string) error {
+// layer makes a layer on b in dir. Its scripts are in the directory programs, or in the layer
+// itself if that is empty.
+func (b *Base) layer(dir, programs string) error {
 	v, ok := parsePyVersion(b.version)
 	if !ok || v[1] < 0 {
 		return fmt.Errorf("%q is not a version of Python", b.version)
@@ -179,7 +192,12 @@ func (b *Base) layer(dir string) error {
 	}
 	first := firstLine(interpreter)
 	for _, s := range b.scripts {
-		if err := os.WriteFile(filepath.Join(bin, s.name), []byte(first+s.body), s.mode|0o200); err != nil {
+		if programs == "" {
+			err = os.WriteFile(filepath.Join(bin, s.name), []byte(first+s.body), s.mode|0o200)
+		} else if s.name == "pip" || s.name == "pip3" { // for those who call $VIRTUAL_ENV/bin/pip
+			err = os.Symlink(filepath.Join(programs, s.name), filepath.Join(bin, s.name))
+		}
+		if err != nil {
 			return err
 		}
 	}

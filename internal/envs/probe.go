@@ -70,9 +70,9 @@ func (c *Cache) Machine(ctx context.Context, host []string, job map[string]strin
 		// Not of this task alone: others may wait for the same answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 		defer cancel()
-		b, certain := probe(ctx, program, slices.Concat(host, chosen))
+		b, certain := c.probe(ctx, key, program, slices.Concat(host, chosen))
 		if b != nil {
-			b.only3 = other != "" && filepath.Dir(other) != filepath.Dir(program)
+			b.only3, b.shared = other != "" && filepath.Dir(other) != filepath.Dir(program), c.share(b)
 		}
 		if certain {
 			c.bases.put(key, b)
@@ -186,9 +186,25 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// probe asks an interpreter, apart from all that jobs can say and write, and returns nil when it is
-// none. It is not certain of an answer that another try may change.
-func probe(ctx context.Context, program string, environ []string) (b *Base, certain bool) {
+// probe asks an interpreter, unless another process has and its answer is kept, and returns nil
+// when it is none. It is not certain of an answer that another try may change.
+func (c *Cache) probe(ctx context.Context, key, program string, environ []string) (b *Base, certain bool) {
+	kept := c.answerPath(key, environ)
+	if text, err := keptAnswer(kept); err == nil {
+		if b = readAnswer(text); b != nil {
+			return b, true
+		}
+	}
+	text, certain := ask(ctx, program, environ)
+	if b = readAnswer(text); b != nil {
+		c.keepAnswer(kept, text)
+	}
+	return b, certain
+}
+
+// ask runs an interpreter, apart from all that jobs can say and write, and returns what it said,
+// nothing when it failed. It is not certain of an answer that another try may change.
+func ask(ctx context.Context, program string, environ []string) (text []byte, certain bool) {
 	cmd := exec.CommandContext(ctx, program, "-I", "-c", probeScript)
 	out := &bounded{left: probeOutput}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.WaitDelay = environ, "/", out, time.Second
@@ -201,15 +217,20 @@ func probe(ctx context.Context, program string, environ []string) (b *Base, cert
 	if err != nil {
 		return nil, ctx.Err() == nil && (cmd.ProcessState != nil && cmd.ProcessState.Exited())
 	}
+	return out.text, true
+}
+
+// readAnswer is the Python that has given an answer, nil when it is none.
+func readAnswer(text []byte) *Base {
 	var is struct {
 		Exe, Version, Prefix, User, Scripts string
 		Venv                                bool
 		Sites                               []string
 	}
-	if json.Unmarshal(out.text, &is) != nil || is.Exe == "" {
-		return nil, true
+	if json.Unmarshal(text, &is) != nil || is.Exe == "" {
+		return nil
 	}
-	b = &Base{exe: is.Exe, version: is.Version, prefix: is.Prefix, system: true}
+	b := &Base{exe: is.Exe, version: is.Version, prefix: is.Prefix, system: true}
 	if is.Venv {
 		b.sites = is.Sites
 		text, _ := os.ReadFile(filepath.Join(is.Prefix, "pyvenv.cfg"))
@@ -239,7 +260,7 @@ func probe(ctx context.Context, program string, environ []string) (b *Base, cert
 	if !is.Venv {
 		b.prefix = ""
 	}
-	return b, true
+	return b
 }
 
 var systemPackages = pattern(`(?im)^include-system-site-packages\s*=\s*true`)

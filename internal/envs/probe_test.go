@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func program(t *testing.T, dir, text string) string {
@@ -33,7 +34,7 @@ func TestProbeCertain(t *testing.T) {
 		{"much", "trap '' PIPE; head -c 1000000 /dev/zero", t.Context(), true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			b, certain := probe(x.ctx, program(t, t.TempDir(), x.text), os.Environ())
+			b, certain := new(Cache).probe(x.ctx, "", program(t, t.TempDir(), x.text), os.Environ())
 			if b != nil || certain != x.certain {
 				t.Errorf("%v, certain: %v", b, certain)
 			}
@@ -99,5 +100,58 @@ func TestReadSmall(t *testing.T) {
 		if got := readSmall(path); got != "" {
 			t.Errorf("%s: %q", path, got)
 		}
+	}
+}
+
+// TestKeptAnswers: what an interpreter said is known to a later process, unless the interpreter or
+// what it hangs on has changed.
+func TestKeptAnswers(t *testing.T) {
+	dir, bin, asked := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "asked")
+	write := func(version string) {
+		t.Helper()
+		program(t, bin, `echo asked >> `+asked+`; echo '{"exe":"`+filepath.Join(bin, "python3")+`","version":"`+version+`"}'`)
+	}
+	ask := func(more ...string) string {
+		t.Helper()
+		c, err := Open(dir, Options{KeepAnswers: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := c.Machine(t.Context(), append([]string{"PATH=" + bin + ":/usr/bin:/bin"}, more...), nil, t.TempDir())
+		if b == nil {
+			t.Fatal("no Python")
+		}
+		return b.version
+	}
+	times := func() int {
+		b, _ := os.ReadFile(asked)
+		return strings.Count(string(b), "asked")
+	}
+	write("3.1.0")
+	for range 2 {
+		if v := ask("SLURM_JOB_ID=" + t.TempDir()); v != "3.1.0" || times() != 1 {
+			t.Errorf("version %s, asked %d times", v, times())
+		}
+	}
+	if v := ask("HOME=/elsewhere"); v != "3.1.0" || times() != 2 {
+		t.Errorf("with another home: version %s, asked %d times", v, times())
+	}
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(bin, past, past); err != nil { // as if it had been made later
+		t.Fatal(err)
+	}
+	write("3.1.1")
+	if v := ask(); v != "3.1.1" {
+		t.Errorf("of a new interpreter: version %s", v)
+	}
+	kept, _ := filepath.Glob(filepath.Join(dir, "pythons", "*"))
+	n := times()
+	for _, path := range kept {
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v := ask(); v != "3.1.1" || times() != n+1 {
+		t.Errorf("of a damaged answer: version %s, asked %d times", v, times()-n)
 	}
 }

@@ -178,6 +178,10 @@ func (c *Cache) uvEnv() []string {
 		return false
 	})
 	env = append(env, "UV_PYTHON_INSTALL_DIR="+c.path("python"), "UV_PYTHON_PREFERENCE=system", "UV_NO_PROGRESS=1", "NO_COLOR=1")
+	if os.Getenv("UV_COMPILE_BYTECODE_TIMEOUT") == "" {
+		// Seconds for a file. Its 60 are not enough where many environments are built at once.
+		env = append(env, "UV_COMPILE_BYTECODE_TIMEOUT=3600")
+	}
 	if os.Getenv("UV_CACHE_DIR") == "" {
 		// Beside the environments, so that files are shared by hard links.
 		env = append(env, "UV_CACHE_DIR="+c.path("uv-cache"))

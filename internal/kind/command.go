@@ -86,7 +86,7 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 	if attempt > 1 {
 		s.State.Attempt = attempt
 	}
-	s.State.Times, s.State.Usage = g.times(), g.usage()
+	s.State.Times, s.State.Usage, s.State.Services = g.times(), g.usage(), g[0].Services
 	s.State.Times.Submitted = j.State.Times.Submitted
 	s.State.Exit = nil
 	evicted := g.evicted()
@@ -103,7 +103,7 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 		s.Start, s.Status = attemptOf(j, attempt+1), berth.Queued
 		s.State.Attempt = attempt + 1
 		s.State.Times = berth.Waterfall{Submitted: j.State.Times.Submitted}
-		s.State.Usage = berth.Usage{}
+		s.State.Usage, s.State.Services = berth.Usage{}, nil
 		s.State.Reason = fmt.Sprintf("attempt %d follows, because of attempt %d: %s", attempt+1, attempt, whyEvicted(evicted))
 	default:
 		t := g.decisive()

@@ -45,6 +45,8 @@ type Node struct {
 	Properties   map[string]any `json:"properties"`
 	Tags         map[string]any `json:"tags"`
 	Description  string         `json:"description"`
+	// Services are those of a command, by name.
+	Services map[string]map[string]any `json:"services"`
 
 	// Own is the step as it was sent, unless it says that it is a command or a pipeline.
 	Own map[string]any `json:"-"`

@@ -136,7 +136,23 @@ func (m Maker) command(p map[string]any, n *Node, c *Component, compute string) 
 			p[k] = both
 		}
 	}
+	if len(n.Services) > 0 {
+		p["services"] = stepServices(n.Services)
+	}
 	return nil
+}
+
+// stepServices are the services of a step as jobs have them.
+func stepServices(all map[string]map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, s := range all {
+		one := map[string]any{}
+		for key, v := range s {
+			one[camel(key)] = v
+		}
+		out[name] = one
+	}
+	return out
 }
 
 // id is a reference as jobs have it: components have it as YAML does.

@@ -27,6 +27,9 @@ type Puller interface {
 type Parallel struct {
 	Input       string        // the input that is cut
 	Size        int           // files of a mini-batch
+	Table       bool          // the input may be a table, whose mini-batches are rows
+	Bytes       int64         // of the rows of a mini-batch of a table
+	Keys        []string      // columns of a table: rows with the same values are one mini-batch
 	Workers     int           // processes on each node; 0 is one for each core
 	Retries     int           // how often a mini-batch that failed is tried again
 	Timeout     time.Duration // of one call of run
@@ -45,6 +48,7 @@ type Parallel struct {
 // Limits of what a job may ask for.
 const (
 	mostBatchSize  = 1_000_000
+	mostTableBytes = 16 << 30
 	mostWorkers    = 256
 	mostRetries    = 1000
 	mostBatchTime  = 259_200 * time.Second
@@ -90,8 +94,8 @@ func (parallel) Pull(props json.RawMessage) (p Parallel, err error) {
 	if p.Input, err = v.input(); err != nil {
 		return p, err
 	}
-	if keys := strings.Trim(string(v.Keys), `"`); keys != "" && keys != "null" && keys != "[]" {
-		return p, berth.Errorf(berth.Unsupported, "properties.partitionKeys: mini-batches by the values of columns are not supported on this server yet; use mini_batch_size")
+	if err := v.table(&p); err != nil {
+		return p, err
 	}
 	for _, n := range []struct {
 		field       string
@@ -120,6 +124,53 @@ func (parallel) Pull(props json.RawMessage) (p Parallel, err error) {
 		}
 	}
 	return p, v.task(&p)
+}
+
+// table reads how a table is cut: by the values of columns, or by the bytes of its rows.
+func (v *parallelProps) table(p *Parallel) error {
+	p.Table = strings.EqualFold(v.Inputs[p.Input].Type, "mltable") && v.Task.Output == ""
+	raw := v.Keys
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" { // clients send the list as a text
+		raw = json.RawMessage(text)
+	}
+	if len(raw) > 0 && json.Unmarshal(raw, &p.Keys) != nil {
+		return berth.Errorf(berth.Invalid, "properties.partitionKeys must be a list of names of columns, not %s", v.Keys)
+	}
+	if len(p.Keys) > 0 && !p.Table {
+		return berth.Errorf(berth.Invalid, "properties.partitionKeys are columns of a table, and input %s is of type %s: use an input of type mltable, or mini_batch_size", p.Input, v.Inputs[p.Input].Type)
+	}
+	return v.tableSize(p)
+}
+
+// tableSize reads the bytes of a mini-batch of a table: a number, as clients write it, or one with
+// a unit. A table that is a selection of files is cut by that number of files.
+func (v *parallelProps) tableSize(p *Parallel) error {
+	if v.Size == nil {
+		return nil
+	}
+	size, scale := strings.ToLower(strings.TrimSpace(string(*v.Size))), 1.0
+	for unit, bytes := range map[string]float64{"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30} {
+		if number, ok := strings.CutSuffix(size, unit); ok {
+			size, scale = strings.TrimSpace(number), bytes
+		}
+	}
+	n, err := strconv.ParseFloat(size, 64)
+	if n *= scale; err == nil && n == 0 && v.Task.Output == "" { // as clients send it where they were given none
+		v.Size = nil
+		return nil
+	}
+	if !p.Table {
+		if scale > 1 {
+			return berth.Errorf(berth.Invalid, "properties.miniBatchSize %s is bytes of a table, and input %s is of type %s: give a number of files", *v.Size, p.Input, v.Inputs[p.Input].Type)
+		}
+		return nil
+	}
+	if err != nil || !(n >= 1 && n <= mostTableBytes) {
+		return berth.Errorf(berth.Invalid, "properties.miniBatchSize must be a number of files, or of bytes such as 100kb up to %d GiB, not %s", mostTableBytes>>30, *v.Size)
+	}
+	p.Size, p.Bytes, v.Size = int(min(n, mostBatchSize)), int64(n), nil
+	return nil
 }
 
 func (v *parallelProps) retry(names ...string) *berth.Scalar {
@@ -270,7 +321,10 @@ func (parallel) settle(p map[string]any, id func(text, collection string) string
 		case nil:
 		case string:
 			if p[to[0]] == nil && v != "" {
-				p[to[0]] = id(strings.TrimPrefix(v, "azureml:/"), to[1])
+				if at, ok := strings.CutPrefix(v, "azureml:/subscriptions/"); ok {
+					v = "/subscriptions/" + at
+				}
+				p[to[0]] = id(v, to[1])
 			}
 		default:
 			return berth.Errorf(berth.Unsupported, "task.%s is defined inline; register it and refer to it", from)

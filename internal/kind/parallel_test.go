@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kind"
 )
@@ -158,16 +160,34 @@ func TestParallelPull(t *testing.T) {
 		Input: "d", Size: 5, Workers: 3, Timeout: 90 * time.Second, MostItems: 7, MostBatches: 2, MostPercent: 12.5, Level: "INFO", Script: "a/score.py", Output: "rows",
 		Args: "--allowed_failed_percent 12.5 --x y",
 	}
-	if err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	table := strings.Replace(start, "uri_folder", "mltable", 1)
+	for props, want := range map[string]kind.Parallel{
+		`, "miniBatchSize": "10kb"}`:                    {Size: 10 << 10, Bytes: 10 << 10},
+		`, "miniBatchSize": "0.5 MB"}`:                  {Size: 1 << 19, Bytes: 1 << 19},
+		`, "miniBatchSize": "20"}`:                      {Size: 20, Bytes: 20},
+		`, "partitionKeys": ["a", "b c"]}`:              {Size: 1, Keys: []string{"a", "b c"}},
+		`, "partitionKeys": ["k"], "miniBatchSize": 0}`: {Size: 1, Keys: []string{"k"}},
+		`, "partitionKeys": "[\"a\"]"}`:                 {Size: 1, Keys: []string{"a"}},
+		`, "partitionKeys": [], "miniBatchSize": "7"}`:  {Size: 7, Bytes: 7, Keys: []string{}},
+	} {
+		got, err := puller(t).Pull(json.RawMessage(table + task + props))
+		if err != nil || !got.Table || got.Size != want.Size || got.Bytes != want.Bytes || !slices.Equal(got.Keys, want.Keys) {
+			t.Errorf("%s: %+v, %v", props, got, err)
+		}
 	}
 	for props, why := range map[string]string{
 		`{}`: "properties.inputData must name an input",
 		strings.Replace(start, "inputs.d", "inputs.n", 1) + task + `}`: "input n is a value",
 		start + `}`:                                                                                       "entry_script is missing",
-		start + task + `, "miniBatchSize": 0}`:                                                            "miniBatchSize must be a whole number from 1",
-		start + task + `, "miniBatchSize": "10kb"}`:                                                       "miniBatchSize must be a whole number",
-		start + task + `, "partitionKeys": ["a"]}`:                                                        "partitionKeys",
+		start + task + `, "miniBatchSize": -1}`:                                                           "miniBatchSize must be a whole number from 1",
+		start + task + `, "miniBatchSize": "10kb"}`:                                                       "input d is of type uri_folder: give a number of files",
+		table + task + `, "miniBatchSize": "xkb"}`:                                                        "number of files, or of bytes such as 100kb",
+		table + task + `, "miniBatchSize": "99999gb"}`:                                                    "number of files, or of bytes such as 100kb",
+		table + task + `, "partitionKeys": "a"}`:                                                          "must be a list of names of columns",
+		start + task + `, "partitionKeys": ["a"]}`:                                                        "use an input of type mltable",
 		start + task + `, "retrySettings": {"timeout": 0}}`:                                               "timeout must be a number of seconds",
 		start + `, "task": {"type": "run_function", "entry_script": "../s.py"}}`:                          "entry_script must be the path of a file below the code",
 		start + `, "task": {"type": "model", "model": "m"}}`:                                              "task.model must be the name of an input",

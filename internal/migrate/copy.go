@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -39,35 +40,44 @@ type Counts struct {
 	Models      int   `json:"registered_models"`
 	Versions    int   `json:"versions"`
 	LeftBehind  int   `json:"left_behind"`
+	// NotImported is what was left behind, and why; at most mostNamed of them.
+	NotImported []string `json:"not_imported"`
 }
+
+// mostNamed is how many of the things that were left behind are named in the end.
+const mostNamed = 1000
 
 // copier brings things over.
 type copier struct {
 	Options
-	from  Source
-	to    *client.Client
-	count Counts
-	uris  map[string]string // where the files of runs are, by id
+	from        Source
+	to          *client.Client
+	count       Counts
+	uris        map[string]string   // where the files of runs are, by id
+	modelPoints map[string][]Metric // points of logged models, by run
 }
 
 // Copy brings everything of a source that was not deleted into the workspace of a client.
 func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Counts, error) {
-	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}}
+	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}, count: Counts{NotImported: []string{}}}
 	experiments, err := from.Experiments(ctx)
 	if err != nil {
 		return c.count, err
 	}
 	for i, e := range experiments {
 		before := c.count
+		c.modelPoints = map[string][]Metric{}
 		if err := c.experiment(ctx, e); err != nil {
 			return c.count, err
 		}
-		c.count.Experiments++
+		if c.count.Experiments == before.Experiments {
+			continue // it was left behind
+		}
 		c.Say("experiment %s (%d of %d): %d runs, %d of them unchanged; %d points, %d files", e.Name, i+1, len(experiments), c.count.Runs-before.Runs,
 			c.count.Unchanged-before.Unchanged, c.count.Points-before.Points, c.count.Files-before.Files)
 	}
-	err = from.Models(ctx, func(m *Model) error { return c.model(ctx, m) })
-	return c.count, err
+	err = from.Models(ctx, func(m *Model) error { return c.registered(ctx, m) })
+	return c.count, c.attempt(err, "registered models")
 }
 
 func (c *copier) post(ctx context.Context, path string, in, out any) error {
@@ -77,31 +87,51 @@ func (c *copier) post(ctx context.Context, path string, in, out any) error {
 // leave says that something stays behind.
 func (c *copier) leave(format string, args ...any) {
 	c.count.LeftBehind++
-	c.Say("not imported: "+format, args...)
+	text := fmt.Sprintf(format, args...)
+	if len(c.count.NotImported) < mostNamed {
+		c.count.NotImported = append(c.count.NotImported, text)
+	}
+	c.Say("not imported: %s", text)
+}
+
+// attempt leaves something behind for an error of its own. Other errors end the import, and are
+// returned.
+func (c *copier) attempt(err error, format string, args ...any) error {
+	if err == nil || !leaves(err) {
+		return err
+	}
+	c.leave("%s: %v", fmt.Sprintf(format, args...), err)
+	return nil
 }
 
 // experiment brings over an experiment; one of the same name that is there is the same.
 func (c *copier) experiment(ctx context.Context, e Experiment) error {
+	if e.Err != nil {
+		return c.attempt(e.Err, "experiment %s", e.Name)
+	}
 	id, err := c.experimentID(ctx, e)
 	if err != nil {
-		return err
+		return c.attempt(err, "experiment %s", e.Name)
 	}
+	c.count.Experiments++
 	for _, t := range e.Tags {
-		if err := c.post(ctx, "mlflow/experiments/set-experiment-tag", map[string]string{"experiment_id": id, "key": t.Key, "value": t.Value}, nil); err != nil {
+		err := c.post(ctx, "mlflow/experiments/set-experiment-tag", map[string]string{"experiment_id": id, "key": t.Key, "value": t.Value}, nil)
+		if err := c.attempt(err, "tag %s of experiment %s", t.Key, e.Name); err != nil {
 			return err
 		}
 	}
 	err = c.from.LoggedModels(ctx, e.ID, func(m *LoggedModel) error { return c.loggedModel(ctx, id, m) })
-	if err != nil {
+	if err := c.attempt(err, "logged models of experiment %s", e.Name); err != nil {
 		return err
 	}
 	n := 0
-	return c.from.Runs(ctx, e.ID, func(r *Run) error {
+	err = c.from.Runs(ctx, e.ID, func(r *Run) error {
 		if n++; n%100 == 0 {
 			c.Say("experiment %s: %d runs so far", e.Name, n)
 		}
 		return c.run(ctx, id, r)
 	})
+	return c.attempt(err, "runs of experiment %s", e.Name)
 }
 
 func (c *copier) experimentID(ctx context.Context, e Experiment) (string, error) {
@@ -136,7 +166,7 @@ func markOf(v any) (string, error) {
 
 // theirTags are tags without those of an import, which a workspace of Berth may have itself.
 func theirTags(tags []Pair) []Pair {
-	return slices.DeleteFunc(slices.Clone(tags), func(t Pair) bool { return t.Key == tagDone || t.Key == "berth.imported_from" })
+	return slices.DeleteFunc(slices.Clone(tags), func(t Pair) bool { return t.Key == tagDone || t.Key == berth.TagImportedFrom })
 }
 
 // destination is a run or model in the workspace.
@@ -153,8 +183,13 @@ type destination struct {
 // isDone says whether what has these tags was brought over whole as mark has it.
 func isDone(tags []Pair, mark string) bool { return slices.Contains(tags, Pair{tagDone, mark}) }
 
+// run brings over a run. It is marked as done if nothing of it was left behind.
 func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
+	if r.Err != nil {
+		return c.attempt(r.Err, "run %s", r.Info.ID)
+	}
 	c.count.Runs++
+	left := c.count.LeftBehind
 	mark, err := markOf(r)
 	if err != nil {
 		return err
@@ -168,7 +203,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 		c.count.Unchanged++
 		return nil
 	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
-		return err
+		return c.attempt(err, "run %s", r.Info.ID)
 	}
 	in := map[string]any{
 		"run_id": r.Info.ID, "experiment_id": experiment, "run_name": r.Info.Name, "user_id": r.Info.User, "status": r.Info.Status, "start_time": r.Info.Start,
@@ -177,12 +212,8 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	if r.Info.End != 0 {
 		in["end_time"] = r.Info.End
 	}
-	err = c.post(ctx, "berth/import/run", in, &got)
-	if berth.CodeOf(err) == berth.Conflict {
-		c.leave("run %s: %v", r.Info.ID, err)
-		return nil
-	} else if err != nil {
-		return err
+	if err := c.post(ctx, "berth/import/run", in, &got); err != nil {
+		return c.attempt(err, "run %s", r.Info.ID)
 	}
 	c.uris[r.Info.ID] = got.Run.Info.URI
 	if err := c.points(ctx, r); err != nil {
@@ -194,24 +225,30 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	if err := c.files(ctx, r.owner(), got.Run.Info.URI); err != nil {
 		return err
 	}
+	if c.count.LeftBehind > left {
+		return nil
+	}
 	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": r.Info.ID, "key": tagDone, "value": mark}, nil)
 }
 
 // batch is how many points are sent at once: what a batch may have.
 const batch = 1000
 
+// points brings over the points of a run, and those of logged models that it measured.
 func (c *copier) points(ctx context.Context, r *Run) error {
 	for _, m := range r.Data.Metrics {
-		err := c.from.History(ctx, r, m.Key, func(points []Metric) error {
-			for some := range slices.Chunk(points, batch) {
-				c.count.Points += len(some)
-				if err := c.post(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": r.Info.ID, "metrics": some}, nil); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		err := c.from.History(ctx, r, m.Key, func(points []Metric) error { return c.log(ctx, r.Info.ID, points) })
+		if err := c.attempt(err, "points of metric %s of run %s", m.Key, r.Info.ID); err != nil {
+			return err
+		}
+	}
+	return c.attempt(c.log(ctx, r.Info.ID, c.modelPoints[r.Info.ID]), "metrics of logged models of run %s", r.Info.ID)
+}
+
+func (c *copier) log(ctx context.Context, run string, points []Metric) error {
+	for some := range slices.Chunk(points, batch) {
+		c.count.Points += len(some)
+		if err := c.post(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": run, "metrics": some}, nil); err != nil {
 			return err
 		}
 	}
@@ -222,21 +259,22 @@ func (c *copier) points(ctx context.Context, r *Run) error {
 func (c *copier) links(ctx context.Context, r *Run) error {
 	if len(r.Inputs.Datasets)+len(r.Inputs.Models) > 0 {
 		in := map[string]any{"run_id": r.Info.ID, "datasets": r.Inputs.Datasets, "models": r.Inputs.Models}
-		if err := c.post(ctx, "mlflow/runs/log-inputs", in, nil); err != nil {
+		if err := c.attempt(c.post(ctx, "mlflow/runs/log-inputs", in, nil), "inputs of run %s", r.Info.ID); err != nil {
 			return err
 		}
 	}
 	if len(r.Outputs.Models) == 0 {
 		return nil
 	}
-	return c.post(ctx, "mlflow/runs/outputs", map[string]any{"run_id": r.Info.ID, "models": r.Outputs.Models}, nil)
+	err := c.post(ctx, "mlflow/runs/outputs", map[string]any{"run_id": r.Info.ID, "models": r.Outputs.Models}, nil)
+	return c.attempt(err, "outputs of run %s", r.Info.ID)
 }
 
 // files brings over the files of a run or model that are not there yet.
 func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 	all, err := c.from.Files(ctx, of)
 	if err != nil || len(all) == 0 {
-		return err
+		return c.attempt(err, "files of %s%s", of.Run, of.Model)
 	}
 	root, ours := strings.CutPrefix(uri, "mlflow-artifacts:/")
 	if !ours {
@@ -256,15 +294,22 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 		return out.Files, err
 	})
 	if err != nil {
-		return err
+		return c.attempt(err, "files of %s%s", of.Run, of.Model)
+	}
+	have := make(map[File]bool, len(there))
+	for _, f := range there {
+		have[f] = true
 	}
 	for _, f := range all {
-		if slices.Contains(there, f) && !c.Full {
+		if have[f] && !c.Full {
 			continue
 		}
 		err := c.to.PutArtifact(ctx, root+"/"+f.Path, func() (io.ReadCloser, error) { return c.from.Open(ctx, of, f.Path) })
 		if err != nil {
-			return err
+			if err := c.attempt(err, "file %s of %s%s", f.Path, of.Run, of.Model); err != nil {
+				return err
+			}
+			continue
 		}
 		c.count.Files++
 		c.count.Bytes += f.Size
@@ -272,12 +317,21 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 	return nil
 }
 
+// loggedModel brings over a logged model. It is marked as done if nothing of it was left behind.
 func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedModel) error {
+	if m.Err != nil {
+		return c.attempt(m.Err, "logged model %s", m.Info.ID)
+	}
 	mark, err := markOf(m.Info)
 	if err != nil {
 		return err
 	}
 	c.count.Logged++
+	left := c.count.LeftBehind
+	for _, p := range m.Data.Metrics {
+		p.Model = m.Info.ID
+		c.modelPoints[p.Run] = append(c.modelPoints[p.Run], p)
+	}
 	var got struct {
 		Model destination `json:"model"`
 	}
@@ -286,22 +340,21 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if err == nil && isDone(got.Model.Info.Tags, mark) && !c.Full {
 		return nil
 	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
-		return err
+		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
 	in := map[string]any{
 		"model_id": m.Info.ID, "experiment_id": experiment, "name": m.Info.Name, "model_type": m.Info.Type, "source_run_id": m.Info.Run,
 		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "params": m.Data.Params, "tags": theirTags(m.Info.Tags),
 		"from": c.from.Name(),
 	}
-	err = c.post(ctx, "berth/import/logged-model", in, &got)
-	if berth.CodeOf(err) == berth.Conflict {
-		c.leave("model %s: %v", m.Info.ID, err)
-		return nil
-	} else if err != nil {
-		return err
+	if err := c.post(ctx, "berth/import/logged-model", in, &got); err != nil {
+		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
 	if err := c.files(ctx, m.owner(), got.Model.Info.URI); err != nil {
 		return err
+	}
+	if c.count.LeftBehind > left {
+		return nil
 	}
 	return c.to.Track(ctx, http.MethodPatch, path+"/tags", map[string]any{"tags": []Pair{{tagDone, mark}}}, nil)
 }

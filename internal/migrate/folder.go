@@ -28,6 +28,9 @@ type folder struct {
 
 // Folder is an mlruns folder.
 func Folder(dir string) (Source, error) {
+	if file, ok := strings.CutPrefix(dir, "sqlite:///"); ok || isFile(dir) && strings.HasSuffix(dir, ".db") {
+		return nil, inDatabase(file)
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s is neither the URL of an MLflow server nor a folder: %w", dir, err)
@@ -37,10 +40,33 @@ func Folder(dir string) (Source, error) {
 		return nil, err
 	}
 	f.name = "file://" + filepath.ToSlash(f.name)
-	if list, err := f.Experiments(context.Background()); err != nil || len(list) == 0 {
+	list, err := f.Experiments(context.Background())
+	if err != nil || !slices.ContainsFunc(list, func(e Experiment) bool { return e.Err == nil }) {
+		for _, e := range list {
+			err = errors.Join(err, e.Err)
+		}
+		for _, file := range []string{filepath.Join(dir, database), filepath.Join(filepath.Dir(filepath.Clean(dir)), database)} {
+			if isFile(file) {
+				return nil, inDatabase(file)
+			}
+		}
 		return nil, errors.Join(berth.Errorf(berth.Invalid, "%s has no experiments; give the path of MLflow's mlruns folder", dir), err)
 	}
 	return f, nil
+}
+
+// database is the file in which releases of MLflow 3 keep runs without a server. Only their files
+// are in mlruns then.
+const database = "mlflow.db"
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// inDatabase says how to import from a database.
+func inDatabase(file string) error {
+	return berth.Errorf(berth.Invalid, "MLflow keeps these runs in the database %s: run `mlflow server --backend-store-uri sqlite:///%s --port 5000` and import with --from http://127.0.0.1:5000", file, filepath.ToSlash(file))
 }
 
 func (f *folder) Name() string { return f.name }
@@ -54,9 +80,20 @@ func (f *folder) entries(dir string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
+// maxMeta bounds a meta.yaml.
+const maxMeta = 16 << 20
+
 // meta reads meta.yaml of a folder; ok is false where there is none.
 func (f *folder) meta(dir string, out any) (ok bool, err error) {
-	b, err := fs.ReadFile(f.root.FS(), path.Join(dir, "meta.yaml"))
+	name := path.Join(dir, "meta.yaml")
+	info, err := fs.Stat(f.root.FS(), name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxMeta) {
+		return false, berth.Errorf(berth.Invalid, "%s is not a regular file of at most %d bytes", name, maxMeta)
+	}
+	var b []byte
+	if err == nil {
+		b, err = fs.ReadFile(f.root.FS(), name)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return false, nil
@@ -71,7 +108,10 @@ func (f *folder) meta(dir string, out any) (ok bool, err error) {
 
 // pairs are the files below a folder: names, which may have slashes, and what is in them.
 func (f *folder) pairs(dir string) (out []Pair, err error) {
-	err = f.files(dir, func(name string, _ int64) error {
+	err = f.files(dir, func(name string, size int64) error {
+		if size > maxMeta {
+			return berth.Errorf(berth.Invalid, "%s has more than %d bytes", path.Join(dir, name), maxMeta)
+		}
 		b, err := fs.ReadFile(f.root.FS(), path.Join(dir, name))
 		out = append(out, Pair{name, string(b)})
 		return err
@@ -103,23 +143,29 @@ func (f *folder) Experiments(context.Context) ([]Experiment, error) {
 	}
 	var out []Experiment
 	for _, d := range list {
-		var m struct {
-			ID    string `yaml:"experiment_id"`
-			Name  string `yaml:"name"`
-			Stage string `yaml:"lifecycle_stage"`
+		e, err := f.experiment(d.Name())
+		if err != nil {
+			e = &Experiment{ID: d.Name(), Name: d.Name(), Err: err}
 		}
-		if ok, err := f.meta(d.Name(), &m); err != nil {
-			return nil, err
-		} else if !ok || m.ID == "" || m.Stage == "deleted" {
-			continue
+		if e != nil {
+			out = append(out, *e)
 		}
-		e := Experiment{ID: d.Name(), Name: m.Name}
-		if e.Tags, err = f.pairs(path.Join(d.Name(), "tags")); err != nil {
-			return nil, err
-		}
-		out = append(out, e)
 	}
 	return out, nil
+}
+
+// experiment is the experiment of a folder, nil where there is none.
+func (f *folder) experiment(dir string) (*Experiment, error) {
+	var m struct {
+		ID    string `yaml:"experiment_id"`
+		Name  string `yaml:"name"`
+		Stage string `yaml:"lifecycle_stage"`
+	}
+	if ok, err := f.meta(dir, &m); err != nil || !ok || m.ID == "" || m.Stage == "deleted" {
+		return nil, err
+	}
+	tags, err := f.pairs(path.Join(dir, "tags"))
+	return &Experiment{ID: dir, Name: m.Name, Tags: tags}, err
 }
 
 // runStatuses are the numbers that the files have for states.
@@ -131,50 +177,56 @@ func (f *folder) Runs(_ context.Context, experiment string, each func(*Run) erro
 		return err
 	}
 	for _, d := range list {
-		var m struct {
-			ID     string `yaml:"run_id"`
-			Name   string `yaml:"run_name"`
-			User   string `yaml:"user_id"`
-			Status int    `yaml:"status"`
-			Start  int64  `yaml:"start_time"`
-			End    *int64 `yaml:"end_time"`
-			URI    string `yaml:"artifact_uri"`
-			Stage  string `yaml:"lifecycle_stage"`
-		}
-		dir := path.Join(experiment, d.Name())
-		if ok, err := f.meta(dir, &m); err != nil {
-			return err
-		} else if !ok || m.ID == "" || m.Stage == "deleted" {
-			continue
-		}
-		if m.Status < 1 || m.Status >= len(runStatuses) {
-			return berth.Errorf(berth.Invalid, "%s/meta.yaml: %d is not an MLflow run status", dir, m.Status)
-		}
-		r := &Run{folder: path.Join(dir, "artifacts")}
-		r.Info.ID, r.Info.Name, r.Info.User, r.Info.Status, r.Info.Start, r.Info.ArtifactURI = m.ID, m.Name, m.User, runStatuses[m.Status], m.Start, m.URI
-		if m.End != nil {
-			r.Info.End = *m.End
-		}
-		if r.Data.Params, err = f.pairs(path.Join(dir, "params")); err != nil {
-			return err
-		}
-		if r.Data.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
-			return err
-		}
-		err := f.files(path.Join(dir, "metrics"), func(name string, size int64) error {
-			// The size stands for the points: whether there are more than last time is all that is
-			// asked.
-			r.Data.Metrics = append(r.Data.Metrics, Metric{Key: name, Step: size})
-			return nil
-		})
-		if err == nil {
-			err = each(r)
-		}
+		r, err := f.run(path.Join(experiment, d.Name()))
 		if err != nil {
-			return err
+			r = &Run{Err: err}
+			r.Info.ID = d.Name()
+		}
+		if r != nil {
+			if err := each(r); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// run is the run of a folder, nil where there is none.
+func (f *folder) run(dir string) (*Run, error) {
+	var m struct {
+		ID     string `yaml:"run_id"`
+		Name   string `yaml:"run_name"`
+		User   string `yaml:"user_id"`
+		Status int    `yaml:"status"`
+		Start  int64  `yaml:"start_time"`
+		End    *int64 `yaml:"end_time"`
+		URI    string `yaml:"artifact_uri"`
+		Stage  string `yaml:"lifecycle_stage"`
+	}
+	if ok, err := f.meta(dir, &m); err != nil || !ok || m.ID == "" || m.Stage == "deleted" {
+		return nil, err
+	}
+	if m.Status < 1 || m.Status >= len(runStatuses) {
+		return nil, berth.Errorf(berth.Invalid, "%s/meta.yaml: %d is not an MLflow run status", dir, m.Status)
+	}
+	r := &Run{folder: path.Join(dir, "artifacts")}
+	r.Info.ID, r.Info.Name, r.Info.User, r.Info.Status, r.Info.Start, r.Info.ArtifactURI = m.ID, m.Name, m.User, runStatuses[m.Status], m.Start, m.URI
+	if m.End != nil {
+		r.Info.End = *m.End
+	}
+	var err error
+	if r.Data.Params, err = f.pairs(path.Join(dir, "params")); err != nil {
+		return nil, err
+	}
+	if r.Data.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
+		return nil, err
+	}
+	return r, f.files(path.Join(dir, "metrics"), func(name string, size int64) error {
+		// The size stands for the points: whether there are more than last time is all that is
+		// asked.
+		r.Data.Metrics = append(r.Data.Metrics, Metric{Key: name, Step: size})
+		return nil
+	})
 }
 
 // History reads lines of timestamp, value and step.
@@ -202,8 +254,8 @@ func (f *folder) History(_ context.Context, run *Run, key string, each func([]Me
 				m.Step, err = strconv.ParseInt(w[2], 10, 64)
 			}
 		}
-		if err != nil {
-			return berth.Errorf(berth.Invalid, "%s, line %d: %w", name, n, err)
+		if err != nil { // the last line of a process that was killed, mostly
+			return errors.Join(each(some), berth.Errorf(berth.Invalid, "%s, line %d: %w", name, n, err))
 		}
 		some = append(some, m)
 		if len(some) == 25_000 {
@@ -214,7 +266,7 @@ func (f *folder) History(_ context.Context, run *Run, key string, each func([]Me
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return err
+		return errors.Join(each(some), berth.Errorf(berth.Invalid, "%s: %w", name, err))
 	}
 	return each(some)
 }
@@ -243,34 +295,42 @@ func (f *folder) LoggedModels(_ context.Context, experiment string, each func(*L
 		return err
 	}
 	for _, d := range list {
-		var m struct {
-			ID      string `yaml:"model_id"`
-			Name    string `yaml:"name"`
-			Type    string `yaml:"model_type"`
-			Run     string `yaml:"source_run_id"`
-			Created int64  `yaml:"creation_timestamp"`
-			Updated int64  `yaml:"last_updated_timestamp"`
-			Stage   string `yaml:"lifecycle_stage"`
+		m, err := f.loggedModel(path.Join(dir, d.Name()))
+		if err != nil {
+			m = &LoggedModel{Err: err}
+			m.Info.ID = d.Name()
 		}
-		at := path.Join(dir, d.Name())
-		if ok, err := f.meta(at, &m); err != nil {
-			return err
-		} else if !ok || m.ID == "" || m.Stage == "deleted" {
-			continue
-		}
-		x := &LoggedModel{folder: path.Join(at, "artifacts")}
-		x.Info.ID, x.Info.Name, x.Info.Type, x.Info.Run, x.Info.Created, x.Info.Updated = m.ID, m.Name, m.Type, m.Run, m.Created, m.Updated
-		if x.Info.Tags, err = f.pairs(path.Join(at, "tags")); err != nil {
-			return err
-		}
-		if x.Data.Params, err = f.pairs(path.Join(at, "params")); err != nil {
-			return err
-		}
-		if err := each(x); err != nil {
-			return err
+		if m != nil {
+			if err := each(m); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// loggedModel is the logged model of a folder, nil where there is none.
+func (f *folder) loggedModel(dir string) (*LoggedModel, error) {
+	var m struct {
+		ID      string `yaml:"model_id"`
+		Name    string `yaml:"name"`
+		Type    string `yaml:"model_type"`
+		Run     string `yaml:"source_run_id"`
+		Created int64  `yaml:"creation_timestamp"`
+		Updated int64  `yaml:"last_updated_timestamp"`
+		Stage   string `yaml:"lifecycle_stage"`
+	}
+	if ok, err := f.meta(dir, &m); err != nil || !ok || m.ID == "" || m.Stage == "deleted" {
+		return nil, err
+	}
+	x := &LoggedModel{folder: path.Join(dir, "artifacts")}
+	x.Info.ID, x.Info.Name, x.Info.Type, x.Info.Run, x.Info.Created, x.Info.Updated = m.ID, m.Name, m.Type, m.Run, m.Created, m.Updated
+	var err error
+	if x.Info.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
+		return nil, err
+	}
+	x.Data.Params, err = f.pairs(path.Join(dir, "params"))
+	return x, err
 }
 
 func (f *folder) Models(_ context.Context, each func(*Model) error) error {
@@ -279,35 +339,42 @@ func (f *folder) Models(_ context.Context, each func(*Model) error) error {
 		return err
 	}
 	for _, d := range list {
-		dir := path.Join("models", d.Name())
-		var meta struct {
-			Name        string `yaml:"name"`
-			Description string `yaml:"description"`
-		}
-		if ok, err := f.meta(dir, &meta); err != nil {
-			return err
-		} else if !ok {
-			continue
-		}
-		m := &Model{Name: meta.Name, Description: meta.Description, Aliases: map[string]string{}}
-		if m.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
-			return err
-		}
-		aliases, err := f.pairs(path.Join(dir, "aliases"))
+		m, err := f.model(path.Join("models", d.Name()))
 		if err != nil {
-			return err
+			m = &Model{Name: d.Name(), Err: err}
 		}
-		for _, a := range aliases {
-			m.Aliases[a.Key] = strings.TrimSpace(a.Value)
-		}
-		if m.Versions, err = f.versions(dir); err != nil {
-			return err
-		}
-		if err := each(m); err != nil {
-			return err
+		if m != nil {
+			if err := each(m); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// model is the registered model of a folder, nil where there is none.
+func (f *folder) model(dir string) (*Model, error) {
+	var meta struct {
+		Name        string `yaml:"name"`
+		Description string `yaml:"description"`
+	}
+	if ok, err := f.meta(dir, &meta); err != nil || !ok {
+		return nil, err
+	}
+	m := &Model{Name: meta.Name, Description: meta.Description, Aliases: map[string]string{}}
+	var err error
+	if m.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
+		return nil, err
+	}
+	aliases, err := f.pairs(path.Join(dir, "aliases"))
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range aliases {
+		m.Aliases[a.Key] = strings.TrimSpace(a.Value)
+	}
+	m.Versions, err = f.versions(dir)
+	return m, err
 }
 
 func (f *folder) versions(dir string) (out []Version, err error) {
@@ -321,31 +388,39 @@ func (f *folder) versions(dir string) (out []Version, err error) {
 		if !isVersion || err != nil {
 			continue
 		}
-		var m struct {
-			Description string `yaml:"description"`
-			Source      string `yaml:"source"`
-			Storage     string `yaml:"storage_location"`
-			Run         string `yaml:"run_id"`
-			LoggedModel string `yaml:"model_id"`
-			Stage       string `yaml:"current_stage"`
+		v, err := f.version(path.Join(dir, d.Name()))
+		if err != nil {
+			v = &Version{Err: err}
 		}
-		at := path.Join(dir, d.Name())
-		if ok, err := f.meta(at, &m); err != nil {
-			return nil, err
-		} else if !ok || m.Stage == "Deleted_Internal" {
-			continue
+		if v != nil {
+			v.Number = number
+			out = append(out, *v)
 		}
-		v := Version{Number: number, Description: m.Description, Source: m.Source, Run: m.Run, LoggedModel: m.LoggedModel, Stage: m.Stage}
-		if strings.HasPrefix(v.Source, "models:/") && v.LoggedModel == "" && m.Storage != "" {
-			v.Source = m.Storage
-		}
-		if v.Tags, err = f.pairs(path.Join(at, "tags")); err != nil {
-			return nil, err
-		}
-		out = append(out, v)
 	}
 	slices.SortFunc(out, func(a, b Version) int { return a.Number - b.Number })
 	return out, nil
+}
+
+// version is the version of a folder, nil where there is none.
+func (f *folder) version(dir string) (*Version, error) {
+	var m struct {
+		Description string `yaml:"description"`
+		Source      string `yaml:"source"`
+		Storage     string `yaml:"storage_location"`
+		Run         string `yaml:"run_id"`
+		LoggedModel string `yaml:"model_id"`
+		Stage       string `yaml:"current_stage"`
+	}
+	if ok, err := f.meta(dir, &m); err != nil || !ok || m.Stage == "Deleted_Internal" {
+		return nil, err
+	}
+	v := &Version{Description: m.Description, Source: m.Source, Run: m.Run, LoggedModel: m.LoggedModel, Stage: m.Stage}
+	if strings.HasPrefix(v.Source, "models:/") && v.LoggedModel == "" && m.Storage != "" {
+		v.Source = m.Storage
+	}
+	var err error
+	v.Tags, err = f.pairs(path.Join(dir, "tags"))
+	return v, err
 }
 
 func (f *folder) Files(_ context.Context, of Owner) (out []File, err error) {

@@ -1,6 +1,6 @@
 // Package migrate brings the experiments, runs, models and files of an MLflow server, or of the
 // folder that MLflow writes without one, into a workspace. It can be done again: what is there
-// already is not doubled, and what changed is brought up to date.
+// already is not doubled, and runs and logged models that changed are brought up to date.
 package migrate
 
 import (
@@ -9,7 +9,8 @@ import (
 	"io"
 )
 
-// A Source is where things are brought over from. Lists are of what was not deleted.
+// A Source is where things are brought over from. Lists are of what was not deleted. One of them
+// that cannot be read has Err, and a name or id by which people find it.
 type Source interface {
 	// Name is what the source is called in the workspace: it has no credentials in it.
 	Name() string
@@ -48,6 +49,7 @@ type (
 		ID   string `json:"experiment_id"`
 		Name string `json:"name"`
 		Tags []Pair `json:"tags"`
+		Err  error  `json:"-"`
 	}
 	// Metric is one point.
 	Metric struct {
@@ -83,6 +85,7 @@ type (
 		Outputs struct {
 			Models []json.RawMessage `json:"model_outputs"`
 		} `json:"outputs"`
+		Err    error `json:"-"`
 		folder string
 	}
 	// LoggedModel is a model that a run of MLflow 3 logged.
@@ -100,6 +103,7 @@ type (
 			Params  []Pair   `json:"params"`
 			Metrics []Metric `json:"metrics"`
 		} `json:"data"`
+		Err    error `json:"-"`
 		folder string
 	}
 	// Model is a registered model with its versions, by number.
@@ -109,10 +113,12 @@ type (
 		Tags        []Pair            `json:"tags"`
 		Aliases     map[string]string `json:"-"` // to versions
 		Versions    []Version         `json:"-"`
+		Err         error             `json:"-"`
 	}
 	// Version is a version of a registered model.
 	Version struct {
 		Number      int    `json:"-"`
+		Err         error  `json:"-"`
 		Description string `json:"description"`
 		Source      string `json:"source"`
 		Run         string `json:"run_id"`
@@ -126,3 +132,7 @@ type (
 func (r *Run) owner() Owner { return Owner{Run: r.Info.ID, folder: r.folder} }
 
 func (m *LoggedModel) owner() Owner { return Owner{Model: m.Info.ID, folder: m.folder} }
+
+func (e *Experiment) fail(err error)  { e.Err = err }
+func (r *Run) fail(err error)         { r.Err = err }
+func (m *LoggedModel) fail(err error) { m.Err = err }

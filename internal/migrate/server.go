@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -30,10 +30,19 @@ func Server(address, token string) (Source, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server", address)
 	}
-	s := &server{token: token, user: u.User, http: http.DefaultClient}
+	s := &server{token: token, user: u.User, http: &http.Client{CheckRedirect: sameHost}}
 	u.User = nil
 	s.base = strings.TrimSuffix(u.String(), "/")
 	return s, nil
+}
+
+// sameHost follows no redirect to another host: what an import brings is what its source has, and
+// not what this machine can reach.
+func sameHost(r *http.Request, via []*http.Request) error {
+	if from := via[0].URL; r.URL.Hostname() != from.Hostname() || from.Scheme == "https" && r.URL.Scheme != "https" || len(via) > 5 {
+		return berth.Errorf(berth.Invalid, "it redirects to %s, which is not followed", r.URL.Redacted())
+	}
+	return nil
 }
 
 func (s *server) Name() string { return s.base }
@@ -79,6 +88,23 @@ type refused struct {
 	status int
 }
 
+// leaves says whether something cannot be brought over for a reason of its own: others can.
+func leaves(err error) bool {
+	var answer *refused
+	if errors.As(err, &answer) {
+		return !slices.Contains([]int{
+			http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		}, answer.status)
+	}
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return true
+	}
+	return slices.Contains([]berth.Code{
+		berth.Invalid, berth.NotFound, berth.Conflict, berth.Precondition, berth.Limit, berth.Gone, berth.Unsupported,
+	}, berth.CodeOf(err))
+}
+
 // unknown says that the server is too old to know a call.
 func unknown(err error) bool {
 	var r *refused
@@ -91,7 +117,13 @@ func (s *server) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+	err = json.NewDecoder(resp.Body).Decode(out)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &kind) {
+		return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is not as MLflow's: %w", s.base, path, err)
+	}
+	if err != nil {
 		return berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err)
 	}
 	return nil
@@ -120,16 +152,24 @@ func (s *server) pages(ctx context.Context, path string, in map[string]any, each
 	}
 }
 
-// items decodes a list of an answer, which may be missing.
-func items[T any](raw json.RawMessage, each func(*T) error) error {
-	var list []T
+// items decodes a list of an answer, which may be missing. One that cannot be decoded has what
+// could.
+func items[T any, P interface {
+	*T
+	fail(err error)
+}](raw json.RawMessage, each func(P) error) error {
+	var list []json.RawMessage
 	if raw != nil {
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return err
 		}
 	}
-	for i := range list {
-		if err := each(&list[i]); err != nil {
+	for _, b := range list {
+		p := P(new(T))
+		if err := json.Unmarshal(b, p); err != nil {
+			p.fail(berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %w", err))
+		}
+		if err := each(p); err != nil {
 			return err
 		}
 	}
@@ -189,9 +229,10 @@ func (s *server) Models(ctx context.Context, each func(*Model) error) error {
 		}
 		for _, raw := range out.Models {
 			m, err := s.model(ctx, raw)
-			if err != nil {
+			if err != nil && !leaves(err) {
 				return err
 			}
+			m.Err = err
 			if err := each(m); err != nil {
 				return err
 			}
@@ -210,7 +251,7 @@ func (s *server) model(ctx context.Context, raw json.RawMessage) (*Model, error)
 		Aliases []struct{ Alias, Version string } `json:"aliases"`
 	}
 	if err := errors.Join(json.Unmarshal(raw, m), json.Unmarshal(raw, &more)); err != nil {
-		return nil, err
+		return m, berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %w", err)
 	}
 	for _, a := range more.Aliases {
 		m.Aliases[a.Alias] = a.Version
@@ -225,14 +266,12 @@ func (s *server) model(ctx context.Context, raw json.RawMessage) (*Model, error)
 			Next string `json:"next_page_token"`
 		}
 		if err := s.call(ctx, http.MethodGet, "model-versions/search?"+q.Encode(), nil, &out); err != nil {
-			return nil, err
+			return m, err
 		}
 		for _, v := range out.Versions {
-			n, err := strconv.Atoi(v.Text)
-			if err != nil {
-				return nil, fmt.Errorf("version %q of model %s: %w", v.Text, m.Name, err)
+			if v.Number, v.Err = strconv.Atoi(v.Text); v.Err != nil {
+				v.Err = berth.Errorf(berth.Invalid, "%q is not the number of a version", v.Text)
 			}
-			v.Number = n
 			m.Versions = append(m.Versions, v.Version)
 		}
 		if q.Set("page_token", out.Next); out.Next == "" {
@@ -264,15 +303,27 @@ type listed struct {
 	Size int64  `json:"file_size"`
 }
 
+// What a run or model may have for its files to be listed.
+const (
+	maxEntries = 1_000_000
+	maxDepth   = 100
+)
+
 // walk is the files of a tree whose folders are listed one at a time.
 func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 	var out []File
 	for todo := []string{""}; len(todo) > 0; todo = todo[1:] {
+		if len(out)+len(todo) > maxEntries || strings.Count(todo[0], "/") > maxDepth {
+			return nil, berth.Errorf(berth.Invalid, "the folder %q has more than %d files, or folders more than %d deep", todo[0], maxEntries, maxDepth)
+		}
 		entries, err := list(todo[0])
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range entries {
+			if todo[0] != "" && !strings.HasPrefix(e.Path, todo[0]+"/") || e.Path == "" {
+				return nil, berth.Errorf(berth.Invalid, "the list of folder %q has %q, which is not in it", todo[0], e.Path)
+			}
 			if e.Dir {
 				todo = append(todo, e.Path)
 			} else {

@@ -1,8 +1,9 @@
 // Package mltable reads MLTable files and evaluates them: which files a table consists of, and
 // which rows of them.
 //
-// Without a transformation that reads rows, a table is a selection of files. With read_delimited or
-// read_json_lines it is their rows, which are written to files of the same names and format.
+// Without a transformation that reads rows, a table is a selection of files. With read_delimited,
+// read_json_lines or read_parquet it is their rows, which are written to files of the same names
+// and format. Parquet files of which all is left stay as they are.
 package mltable
 
 import (
@@ -50,12 +51,32 @@ type step struct {
 	sample      *sample
 	keep, drop  []string
 	filter      condition
-	filtered    []string // the columns that filter looks at
+	filtered    []comparison // of filter
 	description string
 }
 
 // Rows says whether the table is rows of its files, so that they have to be written.
-func (t *Table) Rows() bool { return t.read != nil && t.read.format != parquet }
+func (t *Table) Rows() bool {
+	return t.read != nil && (t.read.format != columnar || t.read.pathColumn || len(t.rows) > 0)
+}
+
+// Form is how rows of text that Write has written are to be read.
+type Form struct {
+	Format    string `json:"format"` // delimited or lines
+	Delimiter string `json:"delimiter,omitempty"`
+	Header    bool   `json:"header,omitempty"`
+}
+
+// Form is that of the table's rows; ok is false if they are not rows of text.
+func (t *Table) Form() (form Form, ok bool) {
+	switch {
+	case t.read == nil || t.read.format == columnar:
+		return Form{}, false
+	case t.read.format != delimited:
+		return Form{Format: "lines"}, true
+	}
+	return Form{Format: "delimited", Delimiter: string(t.read.delimiter), Header: t.read.header != noHeader}, true
+}
 
 // Parse reads the text of an MLTable file. What cannot be evaluated here is refused.
 func Parse(text []byte) (*Table, error) {

@@ -64,7 +64,10 @@ func TestRefused(t *testing.T) {
 		"paths: [{file: a}]\ntransformations: [{take: -1}]":                                                      "take must be a whole number",
 		"paths: [{file: a}]\ntransformations: [{filter: 'col(\"x\")'}]":                                          "filter col(\"x\") cannot be evaluated",
 		"paths: [{file: a}]\ntransformations: [{keep_columns: [x]}]":                                             "keep_columns of a table that reads no rows",
-		"paths: [{file: a}]\ntransformations: [read_parquet, {take: 1}]":                                         "take after read_parquet cannot be evaluated",
+		"paths: [{file: a}]\ntransformations: [read_parquet, {convert_column_types: x}]":                         "convert_column_types cannot be evaluated",
+		"paths: [{file: a}]\ntransformations: [read_parquet: {encoding: utf8}]":                                  "read_parquet with encoding cannot be evaluated",
+		"paths: [{file: a}]\ntransformations: [read_parquet, {filter: 'col(\"x\") > datetime(2024, 2, 30)'}]":    "cannot be evaluated",
+		"paths: [{file: a}]\ntransformations: [read_delimited, {filter: 'col(\"x\") > datetime(2024, 2, 3)'}]":   "filter with datetime of a table without read_parquet",
 		"paths: [{file: a}]\ntransformations: [read_delimited: {encoding: utf32}]":                               "encoding utf32 cannot be evaluated",
 		"paths: [{file: a}]\ntransformations: [read_delimited: {header: odd}]":                                   "header cannot be odd",
 		"paths: [{file: a}]\ntransformations: [read_json_lines, {extract_columns_from_partition_format: x}]":     "extract_columns_from_partition_format cannot be evaluated",
@@ -173,6 +176,11 @@ func TestRows(t *testing.T) {
 			"a number that is none", "paths: [{file: a}]\ntransformations: [read_delimited, {filter: 'col(\"x\") >= 1'}]",
 			map[string]string{"a": "x\nNaN\n2\n"},
 			map[string]string{"a": "x\n2\n"},
+		},
+		{
+			"booleans and large numbers", "paths: [{file: a}]\ntransformations: [read_delimited, {filter: 'col(\"x\") == True and col(\"y\") != 9007199254740993'}]",
+			map[string]string{"a": "x,y\ntrue,9007199254740992\nTrue,9007199254740993\nfalse,1\n"},
+			map[string]string{"a": "x,y\ntrue,9007199254740992\n"},
 		},
 		{
 			"an empty value alone", "paths: [{file: a}]\ntransformations: [read_delimited, {keep_columns: x}]",

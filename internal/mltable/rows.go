@@ -37,7 +37,11 @@ func (t *Table) Write(ctx context.Context, from *os.Root, files []string, to *os
 		if slices.ContainsFunc(w.runs, (*run).full) {
 			return nil
 		}
-		if err := w.file(ctx, from, name); err != nil {
+		write := w.file
+		if t.read.format == columnar {
+			write = w.parquetFile
+		}
+		if err := write(ctx, from, name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -90,8 +94,8 @@ func (w *writer) apply(r *row) (bool, error) {
 		switch {
 		case s.filter != nil:
 			for _, c := range s.filtered {
-				if w.table.read.format == delimited && !slices.Contains(r.names, c) {
-					return false, berth.Errorf(berth.Invalid, "filter: there is no column %s", c)
+				if w.table.read.format == delimited && !slices.Contains(r.names, c.column) {
+					return false, berth.Errorf(berth.Invalid, "filter: there is no column %s", c.column)
 				}
 			}
 			if !s.filter(r.value) {
@@ -284,13 +288,18 @@ type output struct {
 	header bool        // is still to be written
 }
 
-func (w *writer) create(name string) (*output, error) {
+// open creates a file for what is written.
+func (w *writer) open(name string) (*os.File, error) {
 	if dir := filepath.Dir(name); dir != "." {
 		if err := w.to.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	f, err := w.to.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	return w.to.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+}
+
+func (w *writer) create(name string) (*output, error) {
+	f, err := w.open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package mltable
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -13,7 +14,7 @@ type format string
 const (
 	delimited format = "read_delimited"
 	jsonLines format = "read_json_lines"
-	parquet   format = "read_parquet"
+	columnar  format = "read_parquet"
 )
 
 // reading says how rows are read.
@@ -34,12 +35,9 @@ type sample struct {
 
 // add takes the next transformation.
 func (t *Table) add(name string, value any) (err error) {
-	if t.read != nil && t.read.format == parquet {
-		return unsupported(name + " after read_parquet")
-	}
 	s := step{description: name}
 	switch name {
-	case string(delimited), string(jsonLines), string(parquet):
+	case string(delimited), string(jsonLines), string(columnar):
 		if t.read != nil {
 			return berth.Errorf(berth.Invalid, "transformations: %s after %s", name, t.read.format)
 		}
@@ -61,6 +59,9 @@ func (t *Table) add(name string, value any) (err error) {
 			return berth.Errorf(berth.Invalid, "filter must be a string")
 		}
 		s.filter, s.filtered, err = parseFilter(text)
+		if err == nil && slices.ContainsFunc(s.filtered, comparison.ofTimes) && (t.read == nil || t.read.format != columnar) {
+			err = unsupported("filter with datetime of a table without read_parquet")
+		}
 	default:
 		return unsupported(name)
 	}
@@ -192,10 +193,7 @@ func (r *reading) set(key string, x any) error {
 	switch {
 	case key == "include_path_column" && isBool:
 		r.pathColumn = yes
-		if yes && r.format == parquet {
-			return unsupported("read_parquet with include_path_column")
-		}
-	case r.format == parquet:
+	case r.format == columnar:
 		return unsupported("read_parquet with " + key)
 	case key == "encoding" && isText:
 		r.encoding = strings.ToLower(text)

@@ -24,8 +24,13 @@ const (
 // Ask is what the task of a job asks for, and what it has done. The task sends the same again until
 // it has an answer.
 type Ask struct {
-	// Plan is the items of each mini-batch, where the answer before asked for it.
+	// Plan is the items of each mini-batch, where the answer before asked for it: those after the
+	// first From. More says that others follow in the next question.
 	Plan [][]string `json:"plan"`
+	From int        `json:"from"`
+	More bool       `json:"more"`
+	// Rows is how many rows each of them has, where the input is a table.
+	Rows []int `json:"rows"`
 	// Holding are the mini-batches that it works on, and Want how many more it could.
 	Holding  []int    `json:"holding"`
 	Want     int      `json:"want"`
@@ -53,7 +58,9 @@ type Result struct {
 
 // Answer is what the task is to do.
 type Answer struct {
-	Plan    bool        `json:"plan,omitempty"` // say what the mini-batches are
+	Plan    bool        `json:"plan,omitempty"` // say what the mini-batches are, after the first From
+	From    int         `json:"from,omitempty"`
+	Wait    bool        `json:"wait,omitempty"` // another task says what they are: ask again
 	Batches []Piece     `json:"batches,omitempty"`
 	Write   bool        `json:"write,omitempty"` // fetch the rows and write the result
 	End     bool        `json:"end,omitempty"`   // there is nothing to do
@@ -96,11 +103,8 @@ func Exchange(tx *store.Tx, t *berth.Task, how kind.Parallel, a Ask) (Answer, er
 
 func (x *exchange) answer(a Ask) (Answer, error) {
 	if x.work.Batches == 0 {
-		if len(a.Plan) == 0 {
-			return Answer{Plan: true}, nil
-		}
-		if err := x.plan(a.Plan); err != nil {
-			return Answer{}, err
+		if answer, err := x.plan(a); err != nil || answer.Plan || answer.Wait {
+			return answer, err
 		}
 	}
 	for _, r := range a.Finished {
@@ -140,18 +144,47 @@ func (x *exchange) answer(a Ask) (Answer, error) {
 	return answer, err
 }
 
-// plan keeps the mini-batches. Only the first plan counts.
-func (x *exchange) plan(items [][]string) error {
-	if len(items) > MaxBatches {
-		return berth.Errorf(berth.Limit, "the input makes %d mini-batches, and a job can have %d: raise mini_batch_size", len(items), MaxBatches)
+// plan keeps the mini-batches that a task names, and asks for more of them until it has named all.
+// One task does so; if it ends before, another begins again.
+func (x *exchange) plan(a Ask) (Answer, error) {
+	w, me := x.work, x.task.ID
+	if w.Planner != me {
+		if w.Planner != "" {
+			other, err := x.tx.Task(w.Planner)
+			if err != nil && berth.CodeOf(err) != berth.NotFound {
+				return Answer{}, err
+			}
+			if err == nil && other.State != berth.TaskDone {
+				return Answer{Wait: true}, nil
+			}
+			if err := x.tx.DeleteBatches(x.task.Workspace, x.task.Job); err != nil {
+				return Answer{}, err
+			}
+		}
+		w.Planner, w.Planned, w.Items = me, 0, 0
 	}
-	all := make([]berth.MiniBatch, len(items))
-	for i := range items {
-		all[i] = berth.MiniBatch{Number: i + 1, Items: items[i]}
-		x.work.Items += len(items[i])
+	if len(a.Plan) == 0 || a.From != w.Planned { // not asked yet, or the answer got lost
+		return Answer{Plan: true, From: w.Planned}, nil
 	}
-	x.work.Batches, x.work.Waiting = len(all), len(all)
-	return x.tx.InsertBatches(x.task.Workspace, x.task.Job, all)
+	if n := w.Planned + len(a.Plan); n > MaxBatches {
+		return Answer{}, berth.Errorf(berth.Limit, "the input makes more than %d mini-batches, as many as a job can have: raise mini_batch_size", MaxBatches)
+	}
+	if len(a.Rows) > 0 && len(a.Rows) != len(a.Plan) {
+		return Answer{}, berth.Errorf(berth.Invalid, "%d mini-batches come with %d numbers of rows", len(a.Plan), len(a.Rows))
+	}
+	all := make([]berth.MiniBatch, len(a.Plan))
+	for i, items := range a.Plan {
+		all[i] = berth.MiniBatch{Number: w.Planned + i + 1, Items: items}
+		if len(a.Rows) > 0 {
+			all[i].Rows = max(0, a.Rows[i])
+		}
+		w.Items += all[i].Count()
+	}
+	w.Planned += len(all)
+	if !a.More {
+		w.Batches, w.Waiting = w.Planned, w.Planned
+	}
+	return Answer{Plan: a.More, From: w.Planned}, x.tx.InsertBatches(x.task.Workspace, x.task.Job, all)
 }
 
 // finish records what became of a mini-batch, if the task still has it.
@@ -170,13 +203,13 @@ func (x *exchange) finish(r Result) error {
 		return x.fail(b, r.Error)
 	}
 	b.State, b.Start, b.Size, b.Loose = berth.BatchDone, r.Start, r.Size, r.Loose
-	b.Failed = max(0, len(b.Items)-max(0, r.Returned))
+	b.Failed = max(0, b.Count()-max(0, r.Returned))
 	x.work.Running--
 	x.work.Done++
-	x.work.DoneItems += len(b.Items)
+	x.work.DoneItems += b.Count()
 	x.work.FailedItems += b.Failed
 	if b.Failed > 0 {
-		b.Error = fmt.Sprintf("run returned %d results for %d items", r.Returned, len(b.Items))
+		b.Error = fmt.Sprintf("run returned %d results for %d items", r.Returned, b.Count())
 		x.work.Short++
 		x.work.LastError = fmt.Sprintf("mini-batch %d: %s", b.Number, b.Error)
 	}
@@ -191,10 +224,10 @@ func (x *exchange) fail(b *berth.MiniBatch, why string) error {
 	x.work.Running--
 	x.work.LastError = fmt.Sprintf("mini-batch %d (%s): %s", b.Number, name(b.Items), why)
 	if b.Tries > x.how.Retries {
-		b.State, b.Failed = berth.BatchFailed, len(b.Items)
+		b.State, b.Failed = berth.BatchFailed, b.Count()
 		x.work.Failed++
-		x.work.DoneItems += len(b.Items)
-		x.work.FailedItems += len(b.Items)
+		x.work.DoneItems += b.Count()
+		x.work.FailedItems += b.Count()
 	} else {
 		b.State = berth.BatchWaiting
 		x.work.Waiting++
@@ -397,7 +430,7 @@ func (x *exchange) redo() error {
 		}
 		x.work.Done--
 		x.work.Waiting++
-		x.work.DoneItems -= len(b.Items)
+		x.work.DoneItems -= b.Count()
 		x.work.FailedItems -= b.Failed
 		if b.Failed > 0 {
 			x.work.Short--

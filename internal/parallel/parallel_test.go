@@ -326,3 +326,44 @@ func TestErrorOfAScript(t *testing.T) {
 		t.Errorf("%.60q has %d bytes", got, len(got))
 	}
 }
+
+// TestPlanInPieces: a long list of mini-batches comes in several questions of one task, which may
+// be repeated. Others wait for it, and one of them begins again if it ends before.
+func TestPlanInPieces(t *testing.T) {
+	w := newWorld(t, nil, filepath.Join(t.TempDir(), "db"), 1)
+	defer w.db.Close()
+	w.newTask()
+	w.newTask()
+	ask := func(i int, a parallel.Ask) (got parallel.Answer) {
+		t.Helper()
+		w.update(func(tx *store.Tx) (err error) {
+			got, err = parallel.Exchange(tx, w.tasks[i].Task, w.how, a)
+			return err
+		})
+		return got
+	}
+	if got := ask(0, parallel.Ask{Want: 1}); !got.Plan || got.From != 0 {
+		t.Fatalf("%+v", got)
+	}
+	first := parallel.Ask{Want: 1, Plan: [][]string{{"a"}, {"b"}}, More: true}
+	for range 2 {
+		if got := ask(0, first); !got.Plan || got.From != 2 || len(got.Batches) != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if got := ask(1, parallel.Ask{Want: 1}); !got.Wait || got.Plan {
+		t.Fatalf("%+v", got)
+	}
+	w.tasks[0].State, w.tasks[0].Exit = berth.TaskDone, &berth.Exit{Code: 143, Cause: "evicted"}
+	w.update(func(tx *store.Tx) error { return tx.SaveTask(w.tasks[0].Task) })
+	if got := ask(1, parallel.Ask{Want: 1}); !got.Plan || got.From != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := ask(1, parallel.Ask{Want: 1, Plan: [][]string{{"a", "x"}}, More: true}); !got.Plan || got.From != 1 {
+		t.Fatalf("%+v", got)
+	}
+	got := ask(1, parallel.Ask{Want: 9, Plan: [][]string{{"b"}, {"c"}}, From: 1})
+	if len(got.Batches) != 3 || got.Batches[0].Items[1] != "x" || got.Batches[2].Number != 3 || got.Work.Items != 4 || got.Work.Batches != 3 {
+		t.Fatalf("%+v %+v", got, got.Work)
+	}
+}

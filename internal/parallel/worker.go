@@ -7,12 +7,21 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/serve/worker"
 )
 
-// source is the program of a task: Python that needs no other packages.
+// pulling is what a task does, in Python that needs no other packages.
 //
 //go:embed worker.py
-var source string
+var pulling string
+
+// tables cuts tables into mini-batches and reads their rows.
+//
+//go:embed table.py
+var tables string
+
+// source returns the program of a task.
+func source() string { return worker.Model + tables + pulling }
 
 // command starts the program, whose source is in the environment.
 const command = `exec "$(command -v python || command -v python3)" -c 'import os; exec(compile(os.environ["BERTH_WORKER"], "berth_parallel.py", "exec"))'`
@@ -27,6 +36,11 @@ func Launch(l *berth.Launch, how kind.Parallel, base string) error {
 		"url": base + Path(l.Task), "token": l.Tracking.Token, "task": strconv.Itoa(l.Attempt), "input": how.Input, "size": how.Size, "workers": how.Workers,
 		"timeout": how.Timeout.Seconds(), "grace": stopGrace, "script": how.Script, "args": how.Args, "model": how.Model, "summary": how.Summary,
 	}
+	if in := l.Inputs[how.Input]; how.Table { // rows are cut as its MLTable file says, whatever the mode
+		in.Mode = "EvalMount"
+		l.Inputs[how.Input] = in
+		settings["table"], settings["bytes"], settings["keys"] = true, how.Bytes, how.Keys
+	}
 	if how.Output != "" {
 		settings["output"], settings["file"] = how.Output, how.File
 	}
@@ -35,7 +49,7 @@ func Launch(l *berth.Launch, how kind.Parallel, base string) error {
 		return err
 	}
 	l.Command, l.Checked = command, true
-	l.Env["BERTH_WORKER"], l.Env["BERTH_PARALLEL"] = source, string(text)
+	l.Env["BERTH_WORKER"], l.Env["BERTH_PARALLEL"] = source(), string(text)
 	return nil
 }
 

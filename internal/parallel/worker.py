@@ -29,6 +29,9 @@ BLOCK = 1 << 20
 SHORT = 1.0  # seconds; nodes fetch mini-batches that take less than this ahead of time
 PAUSE = 1.0  # seconds before the server is asked again that had no mini-batches
 SHUTDOWN_TIME = 60  # seconds for shutdown()
+PLAN_SIZE = 1 << 20  # bytes of names that are sent at once
+TABLE_SIZE = 1 << 20  # bytes of rows of a mini-batch, where the job does not say
+ERROR_SIZE = 2000  # characters of an error that are sent
 LOG_TIME = 5  # seconds to copy what ended processes have printed
 
 
@@ -50,11 +53,11 @@ def say(text):
 class Context:
     """The second argument of run, where it takes one."""
 
-    def __init__(self, number, items):
+    def __init__(self, number, items, keys=None):
         self.minibatch_index = str(number)
         self.mini_batch_id = number
         self.minibatch_size = len(items)
-        self.partition_key_value = None
+        self.partition_key_value = keys
         self.dataset = None
 
 
@@ -81,10 +84,10 @@ class Script:
         if callable(init):
             init()
 
-    def call(self, number, paths, out):
-        result = self.run(paths, Context(number, paths)) if self.context else self.run(paths)
+    def call(self, number, items, out, keys=None):
+        result = self.run(items, Context(number, items, keys)) if self.context else self.run(items)
         if result is None:
-            raise TypeError("run returned None: it must return a list or a DataFrame with a result for each file")
+            raise TypeError("run returned None: it must return a list or a DataFrame with a result for each item")
         return write_rows(result, out)
 
 
@@ -95,7 +98,7 @@ def write_rows(result, out):
             result.to_csv(f, header=False, index=False)
             return len(result)
         if isinstance(result, (str, bytes, dict)) or not hasattr(result, "__iter__"):
-            raise TypeError(f"run returned a {type(result).__name__}: it must return a list or a DataFrame with a result for each file")
+            raise TypeError(f"run returned a {type(result).__name__}: it must return a list or a DataFrame with a result for each item")
         result = list(result)
         csv.writer(f, lineterminator="\n").writerows(map(columns, result))
     return len(result)
@@ -216,6 +219,7 @@ def worker(read, write):
 
     try:
         served = Script(how) if how.get("script") else Model()
+        table = Table(how["root"], how["form"], how.get("keys")) if how.get("form") else None
     except Trouble as e:
         answer(failed=str(e))
         return 1
@@ -228,7 +232,11 @@ def worker(read, write):
         ask = json.loads(line)
         begun = time.monotonic()
         try:
-            returned = served.call(ask["number"], ask["paths"], ask["out"])
+            if table is not None:
+                items, keys = table.frame(ask["part"])
+                returned = served.call(ask["number"], items, ask["out"], keys)
+            else:
+                returned = served.call(ask["number"], ask["paths"], ask["out"])
             answer(number=ask["number"], returned=returned, took=time.monotonic() - begun)
         except BaseException as e:
             traceback.print_exc()
@@ -350,9 +358,13 @@ class Worker:
     def give(self, piece):
         self.piece, self.since = piece, time.monotonic()
         self.out = os.path.join(self.node.folder, f"{piece['number']}-{piece['try']}.csv")
-        paths = [os.path.join(self.node.root, item) if item else self.node.root for item in piece["items"]]
+        ask = {"number": piece["number"], "out": self.out}
+        if self.node.form:
+            ask["part"] = json.loads(piece["items"][0])
+        else:
+            ask["paths"] = [os.path.join(self.node.root, item) if item else self.node.root for item in piece["items"]]
         try:
-            os.write(self.asks, (json.dumps({"number": piece["number"], "paths": paths, "out": self.out}) + "\n").encode())
+            os.write(self.asks, (json.dumps(ask) + "\n").encode())
         except OSError:
             pass  # it is gone, which its other pipe will tell
 
@@ -382,38 +394,21 @@ class Node:
             os.environ["AZUREML_BI_OUTPUT_PATH"] = self.output
             if how.get("file"):
                 os.makedirs(self.output, exist_ok=True)
-        self.place_model()
-        self.environment = dict(os.environ, BERTH_PARALLEL=json.dumps({k: how[k] for k in ("script", "args") if k in how}))
+        place_model(how.get("model", ""), self.folder)
+        # A table's rows are cut; a table that is a selection of files is cut by files.
+        form = os.environ.get("BERTH_TABLE_" + how["input"]) if how.get("table") else None
+        self.form = json.loads(form) if form else None
+        if self.form is None and how.get("keys"):
+            raise Trouble(f"the table {how['input']} is cut by files, not by rows: partition_keys need an MLTable file that reads delimited text or JSON lines")
+        settings = dict({k: how[k] for k in ("script", "args", "keys") if k in how}, root=self.root, form=self.form)
+        self.environment = dict(os.environ, BERTH_PARALLEL=json.dumps(settings))
         self.selector = selectors.DefaultSelector()
         self.queue, self.finished = collections.deque(), []
         self.stopping, self.over, self.took = None, None, None
         self.mine, self.turn = threading.Condition(), None
         self.workers, self.errors, self.copiers = [], 0, []
+        self.rows = []  # of each mini-batch of a table
         self.refused = None  # when the server last had no mini-batches
-
-    def place_model(self):
-        """Puts the model where scripts look for it: AZUREML_MODEL_DIR/NAME-AS-REGISTERED."""
-        path, base = os.environ.get("AZURE_ML_INPUT_" + self.how.get("model", "")), os.environ.pop("BERTH_MODEL_BASE", "")
-        if not path or not base:
-            return
-        if os.environ.pop("BERTH_MODEL_FILE", "") and os.path.isdir(path):
-            path = os.path.join(path, base)
-        folder = os.path.join(self.folder, "azureml-models", os.environ.pop("BERTH_MODEL_NAME", "model"), os.environ.pop("BERTH_MODEL_VERSION", "1"))
-        os.makedirs(folder)
-        os.environ["AZUREML_MODEL_DIR"] = folder
-        source, to = os.path.realpath(path), os.path.join(folder, base)
-        try:  # by hard links, since MLflow refuses to follow links out of a model
-            if os.path.isfile(source):
-                os.link(source, to)
-                return
-            for at, _, files in os.walk(source):
-                inside = os.path.normpath(os.path.join(to, os.path.relpath(at, source)))
-                os.makedirs(inside, exist_ok=True)
-                for name in files:
-                    os.link(os.path.realpath(os.path.join(at, name)), os.path.join(inside, name))
-        except OSError:
-            shutil.rmtree(to, ignore_errors=True)
-            os.symlink(source, to)
 
     def items(self):
         """Lists the input: files below the folder, in order."""
@@ -431,8 +426,33 @@ class Node:
 
     def plan(self):
         size, items = self.how["size"], self.items()
+        if self.form:
+            try:
+                parts = Table(self.root, self.form, self.how.get("keys")).cut(items, self.how.get("bytes") or TABLE_SIZE)
+            except ValueError as e:
+                raise Trouble(str(e)) from None
+            say(f"the table has {sum(p['rows'] for p in parts)} rows: {len(parts)} mini-batches")
+            self.rows = [p.pop("rows") for p in parts]
+            return [[json.dumps(p)] for p in parts]
         say(f"the input has {len(items)} files: mini-batches of {size}")
         return [items[i : i + size] for i in range(0, len(items), size)]
+
+    def planned(self):
+        """Agrees with the server on the mini-batches, and is its first answer with some of them."""
+        answer, all = self.exchange(1), None
+        while answer.get("plan") or answer.get("wait"):
+            if answer.get("wait"):
+                time.sleep(PAUSE)
+                answer = self.exchange(1)
+                continue
+            all = all or self.plan()
+            start = end = answer.get("from", 0)
+            size = 0
+            while end < len(all) and (end == start or size < PLAN_SIZE):
+                size += sum(map(len, all[end])) + 8 * len(all[end])
+                end += 1
+            answer = self.exchange(1, (all[start:end], start, end < len(all)))
+        return answer
 
     def run(self):
         signal.signal(signal.SIGTERM, self.stop)
@@ -440,9 +460,7 @@ class Node:
         self.wake, self.woken = os.pipe()
         os.set_blocking(self.woken, False)
         self.selector.register(self.wake, selectors.EVENT_READ, None)
-        answer = self.exchange(1)
-        while answer.get("plan"):
-            answer = self.exchange(1, self.plan())
+        answer = self.planned()
         self.accept(answer)
         if self.over is None:
             work = answer["work"]
@@ -469,8 +487,9 @@ class Node:
         except OSError:
             pass
 
-    def exchange(self, want, plan=None, finished=(), holding=()):
-        ask = {"want": want, "plan": plan, "holding": list(holding), "finished": [f[0] for f in finished]}
+    def exchange(self, want, plan=(None, 0, False), finished=(), holding=()):
+        rows = self.rows[plan[1] : plan[1] + len(plan[0])] if plan[0] else []
+        ask = {"want": want, "plan": plan[0], "from": plan[1], "more": plan[2], "rows": rows, "holding": list(holding), "finished": [f[0] for f in finished]}
         return self.server.request("POST", "/work", json.dumps(ask).encode() + b"\n", [f[1] for f in finished if f[0].get("size")])
 
     def accept(self, answer):
@@ -599,7 +618,7 @@ class Node:
 
     def finish(self, w, error, returned=0):
         piece, w.piece = w.piece, None
-        result = {"number": piece["number"], "try": piece["try"], "returned": returned, "error": error or ""}
+        result = {"number": piece["number"], "try": piece["try"], "returned": returned, "error": (error or "")[:ERROR_SIZE]}
         if error:
             say(f"mini-batch {piece['number']}, try {piece['try'] + 1}, failed: {error}")
             self.errors += 1

@@ -210,3 +210,32 @@ func TestNoLongerWriter(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// TestLongListOfFiles: the names of many files are sent in several questions, and every name once.
+func TestLongListOfFiles(t *testing.T) {
+	const count = 9000
+	n := newNode(t, "def run(files):\n    return files\n")
+	long := strings.Repeat("x", 150)
+	for i := range count {
+		n.write(fmt.Sprintf("inputs/d/%s/%05d", long, i), "")
+	}
+	var named []string
+	n.answer = func(a parallel.Ask) parallel.Answer {
+		if a.From != len(named) {
+			t.Errorf("%d names came after %d", a.From, len(named))
+		}
+		for _, b := range a.Plan {
+			named = append(named, b...)
+		}
+		if a.Plan != nil && !a.More {
+			return parallel.Answer{End: true, Work: &berth.Work{Batches: count}}
+		}
+		return parallel.Answer{Plan: true, From: len(named)}
+	}
+	if out, err := n.run(); err != nil {
+		t.Fatal(err, out)
+	}
+	if len(n.asks) < 3 || len(named) != count || named[count-1] != fmt.Sprintf("%s/%05d", long, count-1) {
+		t.Errorf("%d names in %d questions", len(named), len(n.asks))
+	}
+}

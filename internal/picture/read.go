@@ -210,7 +210,9 @@ func (r *Reader) Occupied() (sched.Machine, error) {
 			return m, err
 		}
 		for _, n := range nodes {
-			m.Nodes = append(m.Nodes, sched.GuestOf(n))
+			if n.Provider == "" {
+				m.Nodes = append(m.Nodes, sched.GuestOf(n))
+			}
 		}
 	}
 	slices.SortStableFunc(m.Nodes, func(a, b sched.Guest) int { return strings.Compare(a.Compute, b.Compute) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,12 +84,45 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 			return nil, err
 		}
 	}
+	if slices.Contains(s.Env, imageProgram+"=1") {
+		if err := addProgram(ctx, s.env.Container, &c); err != nil {
+			return nil, err
+		}
+	}
 	r, err := s.env.Container.Start(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return &box{t: t, r: r}, nil
 }
+
+// imageProgram is set for a replica that is the image's own server: the process that stands before
+// it finds the program in imageCommand.
+const (
+	imageProgram = "BERTH_IMAGE_PROGRAM"
+	imageCommand = "BERTH_COMMAND"
+)
+
+// addProgram gives a replica the image's own program.
+func addProgram(ctx context.Context, image *envs.Container, c *envs.ContainerSpec) error {
+	args, dir, err := image.Program(ctx)
+	if err != nil {
+		return err
+	}
+	var line strings.Builder
+	if dir != "" {
+		line.WriteString("cd " + quote(dir) + " && ")
+	}
+	line.WriteString("exec")
+	for _, a := range args {
+		line.WriteString(" " + quote(a))
+	}
+	c.Env = append(slices.Clone(c.Env), imageCommand+"="+line.String())
+	return nil
+}
+
+// quote is a word for a shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // mountable is the real path of what is mounted, which must not lie outside of the folder below:
 // the engine follows links.

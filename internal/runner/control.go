@@ -78,6 +78,8 @@ const (
 	eventSample                    // it is time to look at what it uses
 	eventAbandon                   // the runner ends
 	eventAltered                   // an input it reads was found altered
+	eventThrough                   // there is something to report of outputs that are sent
+	eventService                   // the state of a service is another
 )
 
 // waker tells the one who waits for a command to end of events. A command waits in the runtime's

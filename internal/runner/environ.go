@@ -76,6 +76,7 @@ func (t *task) environ(e *envs.Env, more map[string]string) []string {
 		path := t.values["outputs."+name]
 		env = append(env, "AZURE_ML_OUTPUT_"+name+"="+path, "AZUREML_OUTPUT_"+name+"="+path, "AZUREML_DATAREFERENCE_"+name+"="+path)
 	}
+	env = append(env, t.tableVars()...)
 	env = append(env, t.trackingVars(e)...)
 	for k, v := range more {
 		env = append(env, k+"="+v)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/runner/group"
 )
 
 // watchFirst is when a command's log is watched for its first output. Of a command that ends
@@ -45,6 +46,10 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	if err := t.keep(Mark{Step: StepExec}); err != nil {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
+	if t.stdin, err = t.openStdin(spec); err != nil {
+		return t.cut(fail("command", err))
+	}
+	defer t.stdin.close()
 	w := newWaker()
 	var r running
 	if boxed {
@@ -52,11 +57,15 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	} else {
 		r, err = t.startProcess(spec)
 	}
+	if err == nil {
+		t.startServices(ctx, spec, r)
+	}
 	t.room.close() // the mounts are the command's now
 	if err != nil {
 		return t.cut(fail("command", err))
 	}
 	t.times.Started = time.Now()
+	t.stdin.begin(ctx, r)
 	return t.follow(ctx, r, w)
 }
 
@@ -126,6 +135,8 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 	}
 	t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Staged = t.staged() })
 	defer t.startShipping(ctx)()
+	through := t.startThrough(ctx, func() { w.ring(eventThrough) })
+	defer through.close()
 
 	t.o.Control.OnStop(func() { w.ring(eventStop) })
 	defer t.o.Control.OnStop(nil)
@@ -142,6 +153,8 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 	defer end.close()
 	inspection := t.inspect(ctx, func() { w.ring(eventAltered) })
 	defer inspection.close()
+	services := t.watchServices(ctx, func() { w.ring(eventService) })
+	defer services.close()
 	for {
 		ended, err := r.wait(ctx, w)
 		if ctx.Err() != nil {
@@ -176,6 +189,9 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 			}
 			end.begin(t.grace(0))
 		}
+		if e&eventThrough != 0 {
+			through.report()
+		}
 		if e&eventLimit != 0 {
 			if t.stop == nil {
 				t.stop = &Stop{Cause: "timeout", Why: fmt.Sprintf("it ran longer than its limit of %v", t.l.Timeout)}
@@ -184,6 +200,9 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 		}
 		if e&eventGrace != 0 {
 			end.again()
+		}
+		if e&eventService != 0 {
+			t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Services = services.all() })
 		}
 		if e&eventSample != 0 {
 			t.lookAtDisk()
@@ -213,8 +232,9 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if t.stop != nil || t.grouped() {
-		r.kill() // those that outlive what was asked to end, or their launcher
+	t.stdin.drain()
+	if t.stop != nil || t.grouped() || len(t.l.Services) > 0 {
+		r.kill() // those that outlive what was asked to end, or their launcher; services
 	}
 	if t.times.FirstOutput.IsZero() {
 		t.look()
@@ -239,7 +259,7 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 		}
 	}
 	if exit.Code != 0 && exit.Reason == failed(exit.Code) && !t.grouped() {
-		if line := t.lastError(); line != "" {
+		if line := group.LastError(t.logPath()); line != "" {
 			exit.Reason += ": " + line
 		}
 	}

@@ -111,6 +111,23 @@ func (h *HTTPHome) SignStorage(ctx context.Context, t Task, grant string, rs []b
 	return answer.URLs, err
 }
 
+// Input is [Inputter.Input].
+func (h *HTTPHome) Input(ctx context.Context, t Task) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.base+"/runner/v1/tasks/"+url.PathEscape(string(t.ID))+"/input", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+t.Token)
+	res, err := h.client.Do(req)
+	if err != nil {
+		return nil, berth.Errorf(berth.Unavailable, "reaching the server: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, read(res, nil)
+	}
+	return res.Body, nil
+}
+
 // post sends body and reads the answer's JSON into out, which an answer of 409 fills too.
 func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []byte, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+path, bytes.NewReader(body))

@@ -22,10 +22,7 @@ func OfTask(pid int, home string) bool {
 		// container beside ours may well be a task's.
 		return true
 	}
-	ours := func(dir string) bool {
-		rel, err := filepath.Rel(home, dir)
-		return dir != "" && err == nil && filepath.IsLocal(rel)
-	}
+	ours := func(dir string) bool { return isBelow(home, dir) }
 	if ours(markOf(pid)) {
 		return true
 	}
@@ -43,12 +40,66 @@ func OfTask(pid int, home string) bool {
 	return host.pid != 0 && !(ours(hostOf(pid)) && self.session == host.session)
 }
 
+// OfHost says whether a process is one of a host of tasks.
+func OfHost(pid int) bool { return hostOf(pid) != "" }
+
 // TaskConnected says whether a process of a task of a host below home has the other end of a TCP
 // connection of this machine: local is our end of it, remote the other.
 func TaskConnected(local, remote netip.AddrPort, home string) bool {
+	for _, pid := range ends(local, remote) {
+		if OfTask(pid, home) {
+			return true
+		}
+	}
+	return false
+}
+
+// NodeConnected says whether only processes of the host in a directory, and such as are in no task
+// of a host below home, have the other end of a TCP connection of this machine.
+func NodeConnected(local, remote netip.AddrPort, home, dir string) bool {
+	pids := ends(local, remote)
+	for _, pid := range pids {
+		if OfTask(pid, home) && taskHost(pid, home) != dir {
+			return false
+		}
+	}
+	return len(pids) > 0
+}
+
+// taskHost is the directory of the host whose task a process belongs to: of the uppermost host
+// above it, which no process can choose; of its mark where that host has ended.
+func taskHost(pid int, home string) string {
+	host := ""
+	at, ok := readStat(pid)
+	for n := 0; ok && at.ppid > 1 && n < 256; n++ {
+		if at, ok = readStat(at.ppid); !ok {
+			break
+		}
+		if dir := hostOf(at.pid); isBelow(home, dir) {
+			host = dir
+		}
+	}
+	if host != "" {
+		return host
+	}
+	for dir := markOf(pid); isBelow(home, dir) && dir != home; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "settings.json")); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+func isBelow(home, dir string) bool {
+	rel, err := filepath.Rel(home, dir)
+	return dir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+// ends are the processes that have the other end of a TCP connection of this machine.
+func ends(local, remote netip.AddrPort) (pids []int) {
 	inode := connection(remote, local)
 	if inode == "" {
-		return false // of another machine, or another network namespace
+		return nil // of another machine, or another network namespace
 	}
 	link := "socket:[" + inode + "]"
 	for _, s := range processes() {
@@ -61,11 +112,11 @@ func TaskConnected(local, remote netip.AddrPort, home string) bool {
 			to, err := os.Readlink(dir + "/" + e.Name())
 			return err == nil && to == link
 		})
-		if holds && OfTask(s.pid, home) {
-			return true
+		if holds {
+			pids = append(pids, s.pid)
 		}
 	}
-	return false
+	return pids
 }
 
 // connection is the inode of the socket at the end of a TCP connection that is called local there,

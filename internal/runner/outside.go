@@ -106,12 +106,15 @@ func (t *task) getOutside(ctx context.Context, c *data.Client, name string, in b
 		t.streamOutside(name, in, o, list, p, streamAsked)
 		return nil, nil
 	}
-	p.Fetch = func(ctx context.Context, want []int, to func(int) string) error {
+	p.Room = func(want []int) error {
 		var bytes int64
 		for _, i := range want {
 			bytes += list[i].Size
 		}
-		if err := t.fits(in, bytes); err != nil {
+		return t.fits(in, bytes)
+	}
+	p.Fetch = func(ctx context.Context, want []int, to func(int) string) error {
+		if err := p.Room(want); err != nil {
 			return err
 		}
 		return o.Fetch(ctx, list, want, to)

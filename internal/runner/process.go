@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"time"
 
@@ -19,6 +20,10 @@ type Spec struct {
 	cgroup  *cgroup   // limits the process, and finds all of its tree; may be nil
 	room    *room     // the mounts it sees; nil for those of the machine
 	holds   []uintptr // descriptors it inherits
+	// stdin is standard input; nil is empty. With terminal it is a terminal, on which output goes
+	// too, and which controls the command.
+	stdin    *os.File
+	terminal bool
 }
 
 // running is a command that was started: a process of this machine or a container.

@@ -73,6 +73,12 @@ func fork(s *Spec, path string, args []string) (pid, pidfd int, err error) {
 	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
 	path, args = s.cgroup.enter(path, args, attr)
 	files := []uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}
+	if s.stdin != nil {
+		files[0] = s.stdin.Fd()
+	}
+	if s.terminal {
+		files[1], files[2], attr.Setctty = files[0], files[0], true
+	}
 	if s.env != nil {
 		if hold := s.env.Hold(); hold != nil { // keeps the environment even when this process dies
 			files = append(files, hold.Fd())
@@ -95,6 +101,19 @@ func fork(s *Spec, path string, args []string) (pid, pidfd int, err error) {
 		}
 	}
 	return pid, pidfd, err
+}
+
+// forkBeside starts a program of a task that is not its command.
+func forkBeside(s *Spec, path string, args []string) error {
+	pid, pidfd, err := fork(s, path, args)
+	if err != nil {
+		return err
+	}
+	if pidfd >= 0 {
+		unix.Close(pidfd)
+	}
+	go reap(pid)
+	return nil
 }
 
 // find finds the command an earlier runner started, or says how the task ends without it.
@@ -223,6 +242,13 @@ func (p *process) here() bool {
 	}
 	b, _, ok := StartTime(p.pid)
 	return ok && b == p.startTime
+}
+
+// hangUp tells the command that its terminal has gone.
+func (p *process) hangUp() {
+	if p.here() {
+		_ = syscall.Kill(-p.pid, syscall.SIGHUP)
+	}
 }
 
 func (p *process) ask() {

@@ -61,10 +61,24 @@ func fork(s *Spec, path string, args []string) (int, error) {
 		return 0, err
 	}
 	defer null.Close()
-	return syscall.ForkExec(path, args, &syscall.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: append([]uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}, s.holds...), Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	files := append([]uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}, s.holds...)
+	if s.stdin != nil {
+		files[0] = s.stdin.Fd()
+	}
+	return syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 }
+
+// forkBeside starts a program of a task that is not its command.
+func forkBeside(s *Spec, path string, args []string) error {
+	pid, err := fork(s, path, args)
+	if err == nil {
+		go reap(pid)
+	}
+	return err
+}
+
+// hangUp tells the command that whoever typed has gone.
+func (p *process) hangUp() { _ = syscall.Kill(-p.pid, syscall.SIGHUP) }
 
 func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 	if r, exit, ok := t.findContainer(ctx); ok {

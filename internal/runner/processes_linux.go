@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,12 +12,30 @@ import (
 // Belonging lists the living processes of the hosts of some directories: their own, those of their
 // tasks by their marks, and everything below any of them. One pass over the machine's processes
 // serves all directories.
-func Belonging(dirs ...string) map[string][]int {
+func Belonging(dirs ...string) map[string][]int { return belonging(processes(), hostOf, dirs...) }
+
+// Origin is a moment, to tell processes that began later.
+type Origin struct{ startTime uint64 }
+
+// NewOrigin is when this process began.
+func NewOrigin() Origin {
+	startTime, _, _ := StartTime(os.Getpid())
+	return Origin{startTime}
+}
+
+// Belonging is [Belonging] for a directory that is no host's, and whose processes have all begun
+// since: of others nothing but that is read.
+func (o Origin) Belonging(dir string) []int {
+	all := slices.DeleteFunc(processes(), func(s procStat) bool { return s.startTime < o.startTime })
+	return belonging(all, func(int) string { return "" }, dir)[dir]
+}
+
+// belonging is [Belonging] among some processes. hostOf says whose host a process is.
+func belonging(all []procStat, hostOf func(pid int) string, dirs ...string) map[string][]int {
 	hosts := make(map[string]bool, len(dirs))
 	for _, d := range dirs {
 		hosts[d] = true
 	}
-	all := processes()
 	owner := map[int]string{}
 	for _, s := range all {
 		if !alive(s) {

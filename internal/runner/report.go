@@ -181,6 +181,9 @@ func add(waiting []berth.Report, rep berth.Report) []berth.Report {
 	if rep.Exit == nil {
 		rep.Exit = last.Exit
 	}
+	if rep.Kept == nil {
+		rep.Kept = last.Kept
+	}
 	*last = rep
 	return waiting
 }

@@ -17,11 +17,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/mltable"
 	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
 )
@@ -112,6 +114,8 @@ type Options struct {
 	// Patience is how long to retry external storage that does not answer; 0 means ten minutes. For
 	// our own server there is no limit.
 	Patience time.Duration
+	// Through is how often to look for files to send while the command runs; 0 means five seconds.
+	Through time.Duration
 	// FreeDisk returns the free space of the disk; nil asks the system.
 	FreeDisk func() int64
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
@@ -163,10 +167,14 @@ type task struct {
 	times     berth.Waterfall
 	peak      berth.Usage
 	running   running          // the command, until its end is kept
+	stdin     *stdin           // what somebody types; nil for most commands
 	holes     bool             // the disk of the log was full while the command ran
 	stop      *Stop            // the request that is being obeyed
 	first     *filewatch.Watch // until the first output; nil when nobody watches
 	shipped   []output         // the logs, with how much of them the server has
+	wrote     atomic.Bool      // something may have been sent while the command ran
+	noting    sync.Mutex
+	sentOf    []string // outputs of which something was sent, as reported
 	reporting sync.Mutex
 	seq       int // of the last report
 	// values is what expressions stand for, by their text; paths is where inputs and outputs are,
@@ -177,6 +185,8 @@ type task struct {
 	bringing sync.Mutex
 	trees    []*tree
 	streams  []*streamed
+	// forms is how the rows of tables that were evaluated are to be read, by where they are.
+	forms map[string]mltable.Form
 	// noStreams is why none can be.
 	noStreams string
 	room      *room
@@ -216,6 +226,7 @@ func fail(cause string, err error) *berth.Exit {
 
 func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if last := t.o.Last; last.Step != "" {
+		t.wrote.Store(true)
 		// Reports after the mark was kept have higher numbers than it says.
 		t.seq += 1 << 20
 		if err := t.keep(last); err != nil {

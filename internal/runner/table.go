@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +117,7 @@ func (t *task) evaluateTree(ctx context.Context, x *tree, name string, in berth.
 		return nil
 	}
 	x.to, x.how = "", "with the rows that its MLTable file says"
-	return evaluate(ctx, x.use.Dir, (*mltable.Table).Sort, t.to(name), in)
+	return t.evaluate(ctx, x.use.Dir, (*mltable.Table).Sort, t.to(name), in)
 }
 
 // fetchTable brings the whole folder of a table, and evaluates it.
@@ -129,12 +130,26 @@ func (t *task) fetchTable(ctx context.Context, c *data.Client, in berth.LaunchIn
 	if err := c.Folder(ctx, in.URL, dir, total); err != nil {
 		return err
 	}
-	return evaluate(ctx, dir, (*mltable.Table).Select, to, in)
+	return t.evaluate(ctx, dir, (*mltable.Table).Select, to, in)
+}
+
+// tableVars are the variables that say how the rows of evaluated tables of text are to be read.
+// They are for our own worker (package parallel).
+func (t *task) tableVars() (vars []string) {
+	for name := range t.l.Inputs {
+		if f, ok := t.forms[t.to(name)]; ok {
+			raw, err := json.Marshal(f)
+			if err == nil {
+				vars = append(vars, "BERTH_TABLE_"+name+"="+string(raw))
+			}
+		}
+	}
+	return vars
 }
 
 // evaluate makes in the folder to what the table in dir says; choose is how the files are chosen
 // of those that are there. Files of a table without rows are moved.
-func evaluate(ctx context.Context, dir string, choose func(*mltable.Table, context.Context, []string) ([]string, error), to string, in berth.LaunchInput) error {
+func (t *task) evaluate(ctx context.Context, dir string, choose func(*mltable.Table, context.Context, []string) ([]string, error), to string, in berth.LaunchInput) error {
 	table, err := readTable(dir)
 	if err != nil {
 		return err
@@ -150,6 +165,14 @@ func evaluate(ctx context.Context, dir string, choose func(*mltable.Table, conte
 		return err
 	}
 	if table.Rows() {
+		if form, ok := table.Form(); ok {
+			t.bringing.Lock()
+			if t.forms == nil {
+				t.forms = map[string]mltable.Form{}
+			}
+			t.forms[to] = form
+			t.bringing.Unlock()
+		}
 		err = writeRows(ctx, table, dir, files, to)
 	} else {
 		err = move(dir, files, to)

@@ -3,11 +3,14 @@
 package runner_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner/cache"
@@ -76,6 +79,37 @@ func TestTableOfRowsOfSomeFiles(t *testing.T) {
 			if exit := b.run(); !exit.OK() || b.log() != "./a.csv\n./c.csv\nn\n2\nn\n4\n" {
 				t.Errorf("ours %v: exit %+v, log %s", ours, exit, b.log())
 			}
+		}
+	})
+}
+
+// TestTableOfParquet: rows of Parquet files are selected, and the workers of parallel jobs are not
+// told to cut them by rows. A damaged file ends the task with its name.
+func TestTableOfParquet(t *testing.T) {
+	type row struct{ N int64 }
+	var file bytes.Buffer
+	if err := parquet.Write(&file, []row{{1}, {2}, {3}}); err != nil {
+		t.Fatal(err)
+	}
+	eachWay(t, func(t *testing.T, c *cache.Cache) {
+		s := blobtest.New(t)
+		table := "paths: [{pattern: '*.parquet'}]\ntransformations: [read_parquet, {filter: 'col(\"N\") > 1'}]"
+		s.Set(map[string]string{"t/MLTable": table, "t/a.parquet": file.String(), "t/b.parquet": file.String(), "odd/MLTable": table, "odd/a.parquet": file.String()[:50]})
+		at := filepath.Join(t.TempDir(), "copy")
+		b := newBench(t, `env | grep BERTH_TABLE; cd ${{inputs.d}} && ls && cp b.parquet `+at)
+		b.options.Cache = c
+		b.launch.Inputs = map[string]berth.LaunchInput{"d": {Type: "mltable", Mode: "EvalMount", URL: s.At("t"), Version: "v", Ours: true}}
+		if exit := b.run(); !exit.OK() || b.log() != "a.parquet\nb.parquet\n" {
+			t.Fatalf("exit %+v, log %s", exit, b.log())
+		}
+		if rows, err := parquet.ReadFile[row](at); err != nil || !slices.Equal(rows, []row{{2}, {3}}) {
+			t.Error(rows, err)
+		}
+		b = newBench(t, "echo ran")
+		b.options.Cache = c
+		b.launch.Inputs = map[string]berth.LaunchInput{"d": {Type: "mltable", Mode: "EvalMount", URL: s.At("odd"), Version: "w", Ours: true}}
+		if exit := b.run(); exit.Cause != "staging" || !strings.Contains(exit.Reason, "input d: a.parquet: it is not a sound Parquet file") {
+			t.Errorf("exit %+v", exit)
 		}
 	})
 }

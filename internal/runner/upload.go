@@ -1,19 +1,16 @@
 package runner
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -23,6 +20,7 @@ import (
 // shipment is a folder, or a file of one, to keep. The command could write there, so it is opened
 // as [data.OpenDir] does.
 type shipment struct {
+	output    string // as in berth.Report.Kept
 	name      string // for people
 	base, rel string // the folder is rel below base
 	url       string
@@ -30,6 +28,9 @@ type shipment struct {
 	outside   *berth.Outside
 	file      string // in the folder; empty for all of it
 }
+
+// logsFolder is the folder of logs that the command writes by itself.
+const logsFolder = "./logs"
 
 // shipments lists what there is to keep: the outputs, and ./outputs and ./logs when something is in
 // them.
@@ -40,21 +41,22 @@ func (t *task) shipments() []shipment {
 			continue
 		}
 		base, rel := t.outputPlace(name)
-		s := shipment{name: "output " + name, base: base, rel: rel, url: out.URL, below: out.Below, outside: out.Outside}
+		s := shipment{output: name, name: berth.OutputLabel(name), base: base, rel: rel, url: out.URL, below: out.Below, outside: out.Outside}
 		if isFile(out.Type) {
 			s.file = baseName(out.URL)
 		}
 		list = append(list, s)
 	}
 	if t.l.Artifacts != "" {
-		for _, d := range []string{"outputs", "logs"} {
-			s := shipment{name: "./" + d, base: t.o.Dir, rel: "wd/" + d, url: data.Join(t.l.Artifacts, d)}
+		for _, folder := range []string{berth.OutputsFolder, logsFolder} {
+			d := strings.TrimPrefix(folder, "./")
+			s := shipment{output: folder, name: folder, base: t.o.Dir, rel: "wd/" + d, url: data.Join(t.l.Artifacts, d)}
 			if kept := t.kept(); kept != "" {
 				if to, err := os.Readlink(s.path()); err == nil && to == kept {
 					s.base, s.rel = t.l.Keep, filepath.Base(kept)
 				}
 			}
-			if !empty(s.path()) {
+			if t.wrote.Load() || !empty(s.path()) {
 				list = append(list, s)
 			}
 		}
@@ -81,8 +83,10 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	err := interruptibly(ctx, t.awaitDir)
 	list := t.shipments()
 	if len(list) > 0 {
-		t.report(berth.TaskEnding, "uploading", nil)
+		names := t.noteKept(slices.DeleteFunc(slices.Clone(list), func(s shipment) bool { return empty(s.path()) })...)
+		t.reportKept(names)
 	}
+	var partial []shipment
 	err = errors.Join(err, interruptibly(ctx, func(ctx context.Context) error {
 		if err := t.shipRest(ctx); err != nil {
 			return err
@@ -100,13 +104,23 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 			return err
 		}
 		defer sent.close()
+		if early := sent.some(list); len(early) > 0 { // by an earlier runner, and perhaps not reported
+			t.reportKept(t.noteKept(early...))
+		}
+		defer func() { partial = sent.some(list) }()
 		for _, s := range list {
 			if err := t.send(ctx, client, s, sent); err != nil {
 				return fmt.Errorf("keeping %s: %w", s.name, err)
 			}
+			if exit.OK() {
+				t.removeGone(ctx, client, s, sent)
+			}
 		}
 		return nil
 	}))
+	if ctx.Err() == nil {
+		t.namePartial(partial, exit.OK(), err)
+	}
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case t.stop != was: // asked to stop during the upload
@@ -116,6 +130,30 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	default:
 		t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = err.Error() })
 	}
+}
+
+func (t *task) reportKept(names []string) {
+	t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Kept = names })
+}
+
+// namePartial says which of the job's outputs that were kept may be incomplete, because the command
+// did not succeed or the upload did not.
+func (t *task) namePartial(list []shipment, ok bool, err error) {
+	var names []string
+	for _, s := range list {
+		if s.output != berth.OutputsFolder && s.output != logsFolder {
+			names = append(names, s.output)
+		}
+	}
+	why := "as it was when the command ended without success"
+	switch {
+	case ok && err == nil || len(names) == 0:
+		return
+	case ok:
+		why = "because not everything could be uploaded"
+	}
+	slices.Sort(names)
+	t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = berth.PartialOutputs(names, why) })
 }
 
 // uprooted says that not even the place of the task's directory is there: the home was moved, or
@@ -178,6 +216,7 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 		t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = text })
 	}
 	c = c.Below(s.below)
+	record := sent.below(s.name)
 	var total data.Total
 	var left *data.LeftOut
 	dir, err := data.OpenDir(s.base, s.rel)
@@ -191,7 +230,7 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 	case err == nil:
 		defer dir.Close()
 		if s.file == "" {
-			list, err := t.putFolder(ctx, c, dir, s, sent.below(s.name), &total)
+			list, err := t.putFolder(ctx, c, dir, s, record, &total)
 			if err == nil && len(list) > 0 {
 				warn(s.name + ": " + leftOut(list))
 			}
@@ -201,6 +240,9 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 			err = t.outside(c, s.outside).PutFile(ctx, dir, s.file, &total)
 		} else {
 			err = c.PutFile(ctx, dir, s.file, s.url, &total)
+		}
+		if err == nil {
+			record.Add(s.file)
 		}
 	}
 	switch {
@@ -245,68 +287,4 @@ func (t *task) ours(address string) bool {
 	}
 	at := host(address)
 	return at == "" || at == host(t.l.Artifacts) || at == host(t.l.Home.URL)
-}
-
-// SentSuffix makes the name of a task's directory that of the file in which Run remembers what it
-// has sent. It is beside the directory, not in it: there the command could put a link in its place.
-// Whoever removes the directory removes it too.
-const SentSuffix = ".sent"
-
-// sent is a file with the names of the files that were sent, so that a restarted runner does not
-// send them again.
-type sent struct {
-	mu   sync.Mutex
-	f    *os.File
-	have map[string]bool
-}
-
-func openSent(path string) (*sent, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	s := &sent{f: f, have: map[string]bool{}}
-	r := bufio.NewReader(f)
-	for {
-		l, err := r.ReadString('\n')
-		if err == io.EOF { // a last name without its end may be half a name
-			break
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		s.have[strings.TrimSuffix(l, "\n")] = true
-	}
-	return s, nil
-}
-
-func (s *sent) close() { s.f.Close() }
-
-// below is the part about one shipment.
-func (s *sent) below(name string) data.Sent { return sentBelow{s, name + "/"} }
-
-type sentBelow struct {
-	s      *sent
-	prefix string
-}
-
-func (b sentBelow) Has(rel string) bool {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	return b.s.have[b.prefix+rel]
-}
-
-func (b sentBelow) Add(rel string) {
-	if strings.ContainsRune(rel, '\n') {
-		return
-	}
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	b.s.have[b.prefix+rel] = true
-	_, _ = b.s.f.WriteString(b.prefix + rel + "\n") // forgotten, it is sent again
 }

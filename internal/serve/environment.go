@@ -10,6 +10,9 @@ import (
 	"path"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -21,7 +24,7 @@ const EnvironmentPrefix = "mlflow-model-"
 const maxConda = 1 << 20
 
 // environment is the environment of a replica: the one the deployment names, or, for an MLflow
-// model without one, that of the model, which is made into an environment of the workspace.
+// model without one, that of the model.
 func (k *keeper) environment(ctx context.Context, v *view, s Spec) (string, error) {
 	if s.Environment != "" || s.Code != "" || s.Model == "" || s.Command != "" {
 		return s.Environment, nil
@@ -34,46 +37,70 @@ func (k *keeper) environment(ctx context.Context, v *view, s Spec) (string, erro
 	if err != nil || !m.MLflow {
 		return "", err
 	}
-	text, err := k.condaOf(ctx, v, m)
+	return ModelEnvironments{DB: k.l.o.DB, Blobs: k.l.o.Blobs, Locator: k.l.o.Locator}.Of(ctx, v.ws, v.doc.CreatedBy, m)
+}
+
+// ModelEnvironments makes environments of what MLflow models say they need. Online and batch
+// deployments of a model have the same.
+type ModelEnvironments struct {
+	DB      *store.DB
+	Blobs   *blob.Store
+	Locator locate.Locator
+}
+
+// Of is the id of the environment of a model, which user may read. It is one of the workspace, and
+// the server's own: everybody who deploys a model that needs the same gets it.
+func (e ModelEnvironments) Of(ctx context.Context, ws berth.Workspace, user string, m Model) (string, error) {
+	conda, err := e.conda(ctx, ws, user, m)
 	if err != nil {
 		return "", err
 	}
-	h := sha256.Sum256([]byte(text))
-	name := EnvironmentPrefix + hex.EncodeToString(h[:])
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{"condaFile": text, "isAnonymous": true, "osType": "Linux"}})
-	if err != nil {
-		return "", err
+	h := sha256.Sum256([]byte(conda))
+	v := asset.Version{
+		Workspace: ws.Key(), Collection: "environments", Name: EnvironmentPrefix + hex.EncodeToString(h[:]), Version: "1",
+		Properties: map[string]any{"condaFile": conda, "isAnonymous": true, "osType": "Linux"},
 	}
-	var there *store.Doc
-	read := func(tx *store.Tx) (err error) {
-		if there, err = tx.Get(k.key.workspace, "environments/versions", name, "1"); berth.CodeOf(err) == berth.NotFound {
-			there, err = nil, nil
+	there := false
+	read := func(tx *store.Tx) error {
+		d, err := tx.Get(v.Workspace, "environments/versions", v.Name, v.Version)
+		if there = err == nil; berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		if err == nil {
+			err = same(d, v)
 		}
 		return err
 	}
-	if err := k.l.o.DB.View(ctx, read); err != nil {
+	if err := e.DB.View(ctx, read); err != nil {
 		return "", err
 	}
-	if there == nil {
-		err = k.l.o.DB.Update(ctx, func(tx *store.Tx) error {
-			if err := read(tx); err != nil || there != nil {
+	if !there {
+		err = e.DB.Update(ctx, func(tx *store.Tx) error {
+			if err := read(tx); err != nil || there {
 				return err
 			}
-			there = &store.Doc{Workspace: k.key.workspace, Kind: "environments/versions", Name: name, Version: "1", CreatedBy: v.doc.CreatedBy, Body: body}
-			return tx.Insert(there)
+			_, err := asset.Create(tx, v)
+			return err
 		})
 	}
-	if err == nil && !bytes.Equal(there.Body, body) { // it was there before the server kept such names for itself
-		err = berth.Errorf(berth.Conflict, "environment %s is not the one that the server made of the model: delete it", name)
-	}
-	return v.ws.ResourceID("environments", name, "versions", "1"), err
+	return ws.ResourceID("environments", v.Name, "versions", v.Version), err
 }
 
-// condaOf is the conda file of an MLflow model.
-func (k *keeper) condaOf(ctx context.Context, v *view, m Model) (string, error) {
+// same refuses an environment with the name of another that was there before the server kept such
+// names for itself.
+func same(d *store.Doc, v asset.Version) error {
+	body, err := json.Marshal(map[string]any{"properties": v.Properties})
+	if err == nil && !bytes.Equal(d.Body, body) {
+		err = berth.Errorf(berth.Conflict, "environment %s is not the one that the server made of the model: delete it", v.Name)
+	}
+	return err
+}
+
+// conda is the conda file of an MLflow model.
+func (e ModelEnvironments) conda(ctx context.Context, ws berth.Workspace, user string, m Model) (string, error) {
 	var container, name string
-	err := k.l.o.DB.View(ctx, func(tx *store.Tx) error {
-		p, err := k.l.o.Locator.Resolve(tx, v.ws, v.doc.CreatedBy, m.ID)
+	err := e.DB.View(ctx, func(tx *store.Tx) error {
+		p, err := e.Locator.Resolve(tx, ws, user, m.ID)
 		container, name = p.Container, p.Name
 		return err
 	})
@@ -83,7 +110,7 @@ func (k *keeper) condaOf(ctx context.Context, v *view, m Model) (string, error) 
 	if container == "" {
 		return "", berth.Errorf(berth.Unsupported, "model %s:%s is not in this server's storage, so that its packages cannot be read: name an environment in the deployment", m.Name, m.Version)
 	}
-	r, err := k.l.o.Blobs.Open(ctx, container, path.Join(name, "conda.yaml"))
+	r, err := e.Blobs.Open(ctx, container, path.Join(name, "conda.yaml"))
 	if berth.CodeOf(err) == berth.NotFound {
 		return "", berth.Errorf(berth.Invalid, "model %s:%s has no conda.yaml, which says what it needs: name an environment in the deployment", m.Name, m.Version)
 	}

@@ -74,10 +74,11 @@ type view struct {
 	own   locate.Storage
 	state berth.DeploymentState
 	jobs  map[string]*store.Doc
+	far   map[string]bool // replicas that are not on this machine, by job
 }
 
 func (k *keeper) read(tx *store.Tx) (v *view, err error) {
-	v = &view{jobs: map[string]*store.Doc{}}
+	v = &view{jobs: map[string]*store.Doc{}, far: map[string]bool{}}
 	w, err := tx.Get("", "workspaces", k.key.workspace, "")
 	if err != nil {
 		return nil, err
@@ -103,6 +104,9 @@ func (k *keeper) read(tx *store.Tx) (v *view, err error) {
 			return nil, err
 		}
 		v.jobs[r.Job] = d
+		if v.far[r.Job], err = isFar(tx, d); err != nil {
+			return nil, err
+		}
 	}
 	return v, nil
 }

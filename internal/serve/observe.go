@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -63,7 +62,7 @@ func (k *keeper) ready(ctx context.Context, v *view, d *store.Doc) []string {
 	}
 	var out []string
 	for _, port := range ports {
-		at := net.JoinHostPort("127.0.0.1", port)
+		at := addressOf(d.Name, port, v.far[d.Name])
 		if !k.answers(ctx, at, d.Name) {
 			return nil
 		}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +32,13 @@ func (k *keeper) scale(spec Spec, v *view) (n int, why string, again time.Durati
 		d.atWork = max(0, seen.BusySeconds-z.before.BusySeconds) / past.Seconds()
 		d.waiting = max(0, seen.QueuedSeconds-z.before.QueuedSeconds) / past.Seconds()
 	}
-	if now.Sub(z.at) >= minSpan {
+	waking := !slices.ContainsFunc(v.state.Replicas, func(r berth.Replica) bool { return r.State == berth.ReplicaReady })
+	short := now.Sub(z.at) < minSpan // for an average
+	if waking || short {
+		d.atWork, d.waiting = 0, 0 // how long requests take is known once a replica answers them
+	}
+	if waking || !short {
 		z.before, z.at = seen, now
-	} else {
-		d.atWork, d.waiting = float64(seen.InFlight), float64(seen.Waiting) // too short for an average
 	}
 	has := min(max(spec.Instances, spec.Scale.Min), spec.Scale.Max)
 	if v.state.Wanted != nil {
@@ -49,6 +53,9 @@ func (k *keeper) scale(spec Spec, v *view) (n int, why string, again time.Durati
 		z.needs = []need{{has, now}}
 	}
 	n, why, z.needs, again = spec.Scale.want(has, spec.Workers, d, z.needs, proving, now)
+	if short && !waking && seen.InFlight+seen.Waiting > 0 {
+		again = minSpan
+	}
 	return n, why, again
 }
 

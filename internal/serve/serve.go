@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type Options struct {
 	Secret func(job string) string
 	// Idle says whether nobody waits for an answer of the replica that is this job.
 	Idle func(job string) bool
+	// Reach connects to replicas that are not on this machine.
+	Reach Reach
 	// Load is what was counted of the requests for a deployment.
 	Load func(workspace, endpoint, deployment string) berth.ServingStats
 }
@@ -67,7 +70,9 @@ func keyOf(workspace, serves string) key {
 
 // New returns a Loop that does nothing until Run.
 func New(o Options) *Loop {
-	t := &http.Transport{Proxy: nil, DisableKeepAlives: true}
+	t := &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return o.Reach.Dial(ctx, address)
+	}}
 	return &Loop{o: o, keepers: map[key]*keeper{}, jobs: map[jobKey]key{}, client: &http.Client{
 		Transport: t, Timeout: probeTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

@@ -54,12 +54,16 @@ type Spec struct {
 	Command     string // a server of the user's own, instead of a script
 	Port        string // that it listens on; "" is the one it is given
 	Ready       string // path at which it answers when it is ready
+	Idempotent  bool   // a request that a worker may have begun can be sent to another
+	Live        Probing
+	Collecting  *Collecting // nil where nothing is kept
 }
 
 // probe is a probe of the document.
 type probe struct {
 	InitialDelay     string `json:"initialDelay"`
 	Period           string `json:"period"`
+	Timeout          string `json:"timeout"`
 	FailureThreshold *int   `json:"failureThreshold"`
 }
 
@@ -81,6 +85,7 @@ type document struct {
 			Timeout    string `json:"requestTimeout"`
 			QueueWait  string `json:"maxQueueWait"`
 		} `json:"requestSettings"`
+		DataCollector  json.RawMessage         `json:"dataCollector"`
 		LivenessProbe  *probe                  `json:"livenessProbe"`
 		ReadinessProbe *probe                  `json:"readinessProbe"`
 		ScaleSettings  scaleSettings           `json:"scaleSettings"`
@@ -109,6 +114,11 @@ func ParseSpec(body []byte) (s Spec, err error) {
 	if err := s.custom(p.Properties); err != nil {
 		return s, err
 	}
+	if text := string(p.Properties[idempotentProperty]); text != "" {
+		if s.Idempotent, err = strconv.ParseBool(strings.ToLower(text)); err != nil {
+			return s, berth.Errorf(berth.Invalid, "properties.properties.%s must be true or false, not %q", idempotentProperty, text)
+		}
+	}
 	if d.Sku.Capacity != nil {
 		s.Instances = *d.Sku.Capacity
 	}
@@ -135,9 +145,19 @@ func ParseSpec(body []byte) (s Spec, err error) {
 	if s.Startup, err = startup(p.ReadinessProbe, p.LivenessProbe); err != nil {
 		return s, err
 	}
+	if s.Live, err = probing(p.LivenessProbe); err != nil {
+		return s, err
+	}
+	if s.Collecting, err = parseCollecting(p.DataCollector); err != nil {
+		return s, err
+	}
 	s.Scale, err = parseScale(p.ScaleSettings, p.Properties, s.Instances)
 	return s, err
 }
+
+// idempotentProperty says that a request may be carried out twice: it is sent to another replica if
+// the first one is lost.
+const idempotentProperty = "berth.idempotent"
 
 // The properties of a deployment that is a server of the user's own.
 const (
@@ -155,7 +175,7 @@ func (s *Spec) custom(props map[string]berth.Scalar) error {
 	if n, err := strconv.Atoi(s.Port); s.Port != "" && (err != nil || n < 1024 || n > 65535) {
 		return berth.Errorf(berth.Invalid, "properties.properties.%s must be a number from 1024 to 65535, not %q", portProperty, s.Port)
 	}
-	if s.Ready != "" && (!strings.HasPrefix(s.Ready, "/") || strings.ContainsAny(s.Ready, " \r\n")) {
+	if s.Ready != "" && !isPath(s.Ready) {
 		return berth.Errorf(berth.Invalid, "properties.properties.%s must be a path such as /healthz, not %q", readyProperty, s.Ready)
 	}
 	if s.Command != "" && s.Script != "" {
@@ -271,12 +291,15 @@ func (s Spec) Check(tx *store.Tx, ws berth.Workspace) error {
 		}
 		mlflow = m.MLflow
 	}
-	switch {
-	case s.Code == "" && s.Command != "":
-		return nil
-	case s.Code == "" && !mlflow:
-		return berth.Errorf(berth.Invalid, "properties.codeConfiguration is missing: name the code and its scoring script, or an MLflow model, which needs none")
-	case s.Code == "":
+	if s.Code == "" && (s.Command != "" || !mlflow) {
+		i, err := FindInference(tx, ws, s.Environment)
+		if err == nil && i == nil && s.Command == "" {
+			err = berth.Errorf(berth.Invalid, "properties.codeConfiguration is missing: name the code and its scoring script, an MLflow model, which needs none, "+
+				"a server of your own (%s), or an environment whose image has one (inferenceConfig)", commandProperty)
+		}
+		return err
+	}
+	if s.Code == "" {
 		return nil
 	}
 	ref, err := berth.ParseRef(s.Code, "codes")
@@ -295,6 +318,9 @@ const timeoutLag = 500 * time.Millisecond
 // command starts the worker, whose source is in the environment.
 const command = `exec "$(command -v python || command -v python3)" -c 'import os; berth_source = os.environ.pop("` + SourceVariable + `"); exec(compile(berth_source, "berth_worker.py", "exec"))'`
 
+// imageCommand does so in an image that may have no Python.
+const imageCommand = `command -v python python3 >/dev/null || { echo "the image has no Python, which the process before its server needs: add one"; exit 3; }; ` + command
+
 // SourceVariable and SecretVariable are set for each replica when it is started: the source of the
 // worker, and what it asks of everybody who calls it.
 const (
@@ -309,13 +335,14 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 	maps.Copy(env, s.Env)
 	inputs := map[string]any{}
 	r := &berth.Revision{Workers: s.Workers}
+	mlflow := false
 	if s.Model != "" {
 		m, err := FindModel(tx, ws, s.Model)
 		if err != nil {
 			return nil, err
 		}
 		kind := "custom_model"
-		if m.MLflow {
+		if mlflow = m.MLflow; mlflow {
 			kind = "mlflow_model"
 		}
 		inputs["model"] = map[string]any{"jobInputType": kind, "uri": m.ID, "mode": "ReadOnlyMount"}
@@ -340,13 +367,8 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 	if env["SCORING_TIMEOUT_MS"] == "" { // a request that nobody waits for any more costs nothing
 		env["SCORING_TIMEOUT_MS"] = berth.Scalar(strconv.FormatInt((s.Timeout + timeoutLag).Milliseconds(), 10))
 	}
-	if s.Command == "" {
-		s.Scale.rest(env)
-	}
-	for name, value := range map[string]string{"BERTH_COMMAND": s.Command, "BERTH_COMMAND_PORT": s.Port, "BERTH_READY": s.Ready} {
-		if value != "" {
-			env[name] = berth.Scalar(value)
-		}
+	if err := s.server(tx, ws, r, env, mlflow); err != nil {
+		return nil, err
 	}
 	env["SERVICE_NAME"] = berth.Scalar(endpoint)
 	env["SERVICE_PATH_PREFIX"] = berth.Scalar(strings.Trim(ws.EndpointPath(endpoint), "/"))
@@ -359,6 +381,9 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 			props[k] = v
 		}
 	}
+	if env["BERTH_IMAGE_PROGRAM"] != "" {
+		props["command"] = imageCommand
+	}
 	var err error
 	if r.Job, err = json.Marshal(props); err != nil {
 		return nil, err
@@ -366,6 +391,27 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 	h := sha256.Sum256(r.Job)
 	r.ID = hex.EncodeToString(h[:6])
 	return r, nil
+}
+
+// server adds what a replica is told of a server of the user's own, or of when our worker rests.
+func (s Spec) server(tx *store.Tx, ws berth.Workspace, r *berth.Revision, env map[string]berth.Scalar, mlflow bool) error {
+	if s.Code != "" || s.Command == "" && mlflow {
+		s.Scale.rest(env)
+		return nil
+	}
+	i, err := FindInference(tx, ws, s.Environment)
+	if err != nil {
+		return err
+	}
+	for name, value := range s.serverEnv(i) {
+		if value != "" {
+			env[name] = berth.Scalar(value)
+		}
+	}
+	if i != nil {
+		r.Score = i.Score
+	}
+	return nil
 }
 
 // compute is where a job of a replica goes.
@@ -377,8 +423,8 @@ func (o *Options) compute(tx *store.Tx, ws berth.Workspace, user string, admin b
 	return Place(target.Chooser{Tx: tx, Workspace: ws, User: user, Admin: admin, Location: o.Location, NoLocal: o.NoLocal}, v.ComputeID)
 }
 
-// Place is where replicas run that are to run on a compute: the server's own machine, or a cluster
-// whose nodes are on it, where the server reaches them.
+// Place is where replicas run that are to run on a compute: the server's own machine, a cluster
+// whose nodes are on it, or an attached compute whose driver reaches the ports of tasks.
 func Place(c target.Chooser, compute string) (string, error) {
 	c.Size = func(string, bool) (berth.Size, error) {
 		return berth.Size{}, berth.Errorf(berth.Unsupported, "this server runs nothing on its own machine: name a compute in the property %s of the deployment", ComputeProperty)
@@ -391,14 +437,22 @@ func Place(c target.Chooser, compute string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var doc struct {
-		Properties berth.ComputeProps `json:"properties"`
-	}
-	if err := json.Unmarshal(d.Body, &doc); err != nil {
+	spec, err := berth.ReadPool(d.Body)
+	if err != nil {
 		return "", err
 	}
-	if !strings.EqualFold(doc.Properties.ComputeType, berth.TypeCluster) {
-		return "", berth.Errorf(berth.Unsupported, "replicas cannot run on compute %s, which is of type %s: name local or a cluster of this server", name, doc.Properties.ComputeType)
+	st, err := target.State(d)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case spec.Provider != "":
+		return "", berth.Errorf(berth.Unsupported, "replicas cannot run on cluster %s, whose nodes are on %s: name %s itself", name, spec.Provider, spec.Provider)
+	case st.Attached.Unasked() && spec.Attached():
+		return "", berth.Errorf(berth.Unavailable, "compute %s has not been connected yet, so it is not known whether replicas can run there", name)
+	case spec.Attached() && st.Attached.Dials:
+	case !spec.Cluster():
+		return "", berth.Errorf(berth.Unsupported, "replicas cannot run on compute %s, which is of type %s: name local, a cluster of this server, a Kubernetes cluster or a machine that is attached", name, spec.ComputeType)
 	}
 	return name, nil
 }

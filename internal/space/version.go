@@ -218,16 +218,22 @@ func (v *versions) readAliases(aliased map[string]bool) error {
 		return nil
 	}
 	docs, err := v.tx.All(store.Query{Workspace: v.Workspace, Kind: "mlflow/registered-models"})
+	if err != nil {
+		return err
+	}
 	for _, d := range docs {
-		var m struct {
+		m, err := store.State[struct { // as package track writes it
 			Name    string
 			Aliases map[string]int
+		}](d)
+		if err != nil {
+			return err // it may be any model's
 		}
-		if json.Unmarshal(d.Body, &m) != nil || len(m.Aliases) > 0 {
+		if len(m.Aliases) > 0 {
 			aliased[strings.ToLower(m.Name)] = true
 		}
 	}
-	return err
+	return nil
 }
 
 // clean deletes one version unless it is kept.

@@ -179,6 +179,7 @@ var kubernetesCompute = computeOf("kubernetes", "Kubernetes", func() []part {
 		f("priority_class", text, to("properties.priorityClass")),
 		f("tolerations", listOf(freeMap), to("properties.tolerations")),
 		f("queue_name", text, to("properties.queueName")),
+		f("tunnel", text, to("properties.tunnel")),
 		f("max_tasks", whole, to("properties.maxTasks")),
 		then(readKubeconfig),
 		f("identity", resourceIdentity, to("/identity")),
@@ -192,6 +193,9 @@ func readKubeconfig(s *scope, v *value) {
 	if path == "" {
 		if context != "" {
 			s.in("context").fail(v.get("context"), "needs a kubeconfig")
+		}
+		if !v.has("resource_id") {
+			s.dropNamespace(v) // the one that the operator offers
 		}
 		return
 	}
@@ -207,8 +211,13 @@ func readKubeconfig(s *scope, v *value) {
 		return
 	}
 	s.out.put("properties.kubeconfig", string(one))
+	s.dropNamespace(v) // the context's
+}
+
+// dropNamespace leaves the namespace to the server, unless it was named.
+func (s *scope) dropNamespace(v *value) {
 	if inner, ok := asTree(s.out["properties"]); ok && !v.has("namespace") {
-		delete(inner, "namespace") // the context's
+		delete(inner, "namespace")
 	}
 }
 
@@ -248,6 +257,7 @@ func sshSettings() []part {
 		f("admin_password", text, to("administratorAccount.password")),
 		f("ssh_port", whole, to("sshPort"), def(number("22"))),
 		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
+		f("agent_key", text),
 		f("address", text),
 		f("jump_hosts", listOf(text)),
 		f("host_key", text),
@@ -275,6 +285,16 @@ var slurmSite = computeOf("slurm", "Slurm", func() []part {
 		f("time_limit", text, to("properties.timeLimit")),
 		f("options", listOf(text), to("properties.options")),
 		f("max_tasks", whole, to("properties.maxTasks")),
+		f("sizes", mapOf(obj(
+			f("partition", text),
+			f("account", text),
+			f("qos", text),
+			f("constraint", text),
+			f("time_limit", text, to("timeLimit")),
+			f("options", listOf(text)),
+			f("low_priority_partition", text, to("lowPriorityPartition")),
+			f("low_priority_qos", text, to("lowPriorityQos")),
+		)), to("properties.sizes")),
 		f("ssh_settings", obj(sshSettings()...), to("login")),
 		then(func(s *scope, v *value) {
 			login, ok := asTree(s.out["login"])

@@ -4,7 +4,8 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 	return map[string]typ{
 		"azure_blob": datastoreOf("AzureBlob", storageAccount,
 			f("container_name", text, required),
-			f("credentials", credentials(accountKey, sasToken), def(none()))),
+			// Azure's files have the first two only.
+			f("credentials", credentials(accountKey, sasToken, servicePrincipal, certificate), def(none()))),
 		"azure_file": datastoreOf("AzureFile", storageAccount,
 			f("file_share_name", text, required),
 			f("credentials", credentials(accountKey, sasToken), def(none()))),

@@ -8,7 +8,6 @@ import (
 
 // Ignore is the list of patterns of an .amlignore or .gitignore file.
 type Ignore struct {
-	dir   string
 	lines []pattern
 }
 
@@ -20,7 +19,7 @@ type pattern struct {
 
 // ignoreIn reads the ignore file of a folder: .amlignore, else .gitignore, else none.
 func ignoreIn(dir string, extra []string) *Ignore {
-	g := &Ignore{dir: dir}
+	g := &Ignore{}
 	for _, name := range []string{".amlignore", ".gitignore"} {
 		data, err := ReadFile(filepath.Join(dir, name))
 		if err == nil && len(data) <= MaxFile {
@@ -64,15 +63,6 @@ func (g *Ignore) prunes(name string) bool {
 		}
 	}
 	return g.Match(name+"/x") && g.Match(name+"/x/x")
-}
-
-// rel is a file's name for matching.
-func (g *Ignore) rel(file string) string {
-	name, err := filepath.Rel(g.dir, file)
-	if err != nil {
-		return filepath.ToSlash(file)
-	}
-	return filepath.ToSlash(name)
 }
 
 // parsePattern turns one line into a regular expression over whole names.

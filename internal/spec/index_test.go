@@ -182,3 +182,35 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("without an index: %q", got)
 	}
 }
+
+// TestLabel: an upload that is not read keeps its label as long as it looks the same, and has a new
+// one when it was changed.
+func TestLabel(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{"data.bin": "one"})
+	u := spec.Upload{Path: filepath.Join(root, "data.bin"), Index: t.TempDir()}
+	if err := os.Chmod(u.Path, 0); err != nil { // nobody but root could read it
+		t.Fatal(err)
+	}
+	take := func() string {
+		t.Helper()
+		f, err := u.List()
+		if err == nil {
+			err = u.Label(f)
+		}
+		if err != nil || len(f.Hash) != 2*sha256.Size {
+			t.Fatalf("label %q, %v", f.Hash, err)
+		}
+		return f.Hash
+	}
+	first := take()
+	for again := ""; again != first; again = take() { // until the clock has moved on
+		first = again
+	}
+	if err := os.Chmod(u.Path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if second := take(); second == first {
+		t.Error("a file that was changed has the same label")
+	}
+}

@@ -17,7 +17,8 @@ const (
 // isJoin says whether a file is one that a machine joins a server with. It holds a secret, lies
 // where somebody made it for another machine, and is never part of the code.
 func isJoin(file string) bool {
-	if !strings.HasSuffix(strings.ToLower(file), ".json") {
+	const ending = ".json"
+	if len(file) < len(ending) || !strings.EqualFold(file[len(file)-len(ending):], ending) {
 		return false
 	}
 	f, err := os.Open(file)

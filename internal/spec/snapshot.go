@@ -9,10 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -202,31 +204,79 @@ func (f *Folder) include(u Upload) error {
 }
 
 func (f *Folder) add(file, name string) error {
-	if len(f.Files) >= MaxFiles {
-		return berth.Errorf(berth.Limit, "%s exceeds the limit of %d files in a snapshot; exclude files with .amlignore", file, MaxFiles)
+	return f.addAll([]found{{file: file, name: name}})
+}
+
+// found is a file that was found for a snapshot.
+type found struct {
+	file, name string
+	// What stat says of it.
+	is      File
+	skipped string
+	err     error
+}
+
+// addAll adds files in their order. They are looked at several at a time.
+func (f *Folder) addAll(all []found) error {
+	if n := len(f.Files) + len(all); n > MaxFiles {
+		return tooMany(all[len(all)-1].file)
 	}
-	st, err := os.Lstat(file)
-	if err != nil {
-		return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
+	const batch = 256
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(all)+batch-1)/batch) {
+		workers.Go(func() {
+			for {
+				end := int(next.Add(batch))
+				for i := end - batch; i < min(end, len(all)); i++ {
+					all[i].look()
+				}
+				if end >= len(all) {
+					return
+				}
+			}
+		})
 	}
-	real := file
-	if st.Mode()&os.ModeSymlink != 0 {
-		if real, err = filepath.EvalSymlinks(file); err == nil {
+	workers.Wait()
+	f.Files = slices.Grow(f.Files, len(all))
+	for i := range all {
+		switch x := &all[i]; {
+		case x.err != nil:
+			return x.err
+		case x.skipped != "":
+			f.Skipped = append(f.Skipped, x.skipped)
+		default:
+			f.Files = append(f.Files, x.is)
+		}
+	}
+	return nil
+}
+
+func tooMany(file string) error {
+	return berth.Errorf(berth.Limit, "%s exceeds the limit of %d files in a snapshot; exclude files with .amlignore", file, MaxFiles)
+}
+
+// look asks the system about the file.
+func (x *found) look() {
+	real := x.file
+	st, err := os.Lstat(x.file)
+	if err == nil && st.Mode()&os.ModeSymlink != 0 {
+		if real, err = filepath.EvalSymlinks(x.file); err == nil {
 			st, err = os.Stat(real)
 		}
-		if to, _ := os.Readlink(file); errors.Is(err, fs.ErrNotExist) { // only to be shown
-			return berth.Errorf(berth.Invalid, "%s is a link to %s, which does not exist; remove the link or exclude it with .amlignore", file, to)
-		}
-		if err != nil {
-			return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
+		if to, _ := os.Readlink(x.file); errors.Is(err, fs.ErrNotExist) { // only to be shown
+			x.err = berth.Errorf(berth.Invalid, "%s is a link to %s, which does not exist; remove the link or exclude it with .amlignore", x.file, to)
+			return
 		}
 	}
-	if !st.Mode().IsRegular() {
-		f.Skipped = append(f.Skipped, name+" is "+special(st.Mode()))
-		return nil
+	switch {
+	case err != nil:
+		x.err = berth.Errorf(berth.Invalid, "%s: %s", x.file, reason(err))
+	case !st.Mode().IsRegular():
+		x.skipped = x.name + " is " + special(st.Mode())
+	default:
+		x.is = File{Name: x.name, Path: real, Size: st.Size(), stamp: stampOf(st)}
 	}
-	f.Files = append(f.Files, File{Name: name, Path: real, Size: st.Size(), stamp: stampOf(st)})
-	return nil
 }
 
 // special is what something is that is neither a file nor a folder.
@@ -257,9 +307,13 @@ func (f *Folder) sort() {
 	for i, file := range f.Files {
 		all[i] = keyed{strings.ToLower(file.Name), file}
 	}
-	slices.SortStableFunc(all, func(a, b keyed) int {
+	order := func(a, b keyed) int {
 		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.file.Name, b.file.Name))
-	})
+	}
+	if slices.IsSortedFunc(all, order) {
+		return
+	}
+	slices.SortStableFunc(all, order)
 	for i := range all {
 		f.Files[i] = all[i].file
 	}
@@ -293,19 +347,25 @@ func copyInto(w io.Writer, file string) error {
 
 // walk adds the files of dir, called prefix/….
 func (f *Folder) walk(dir, prefix string, u Upload) error {
+	dir = filepath.Clean(dir)
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
 	}
-	w := walker{folder: f, root: root, ignore: ignoreIn(dir, u.Ignore), links: u.Links}
-	return w.walk(dir, root, prefix, nil)
+	w := walker{folder: f, root: root, prefix: prefix, ignore: ignoreIn(dir, u.Ignore), links: u.Links}
+	if err := w.walk(dir, root, prefix, nil); err != nil {
+		return err
+	}
+	return f.addAll(w.found)
 }
 
 type walker struct {
 	folder *Folder
 	root   string // the real folder
+	prefix string // of the names of its files
 	ignore *Ignore
 	links  bool // links may lead out of root
+	found  []found
 }
 
 // errStray ends the listing of a folder outside as soon as it is known that something of it would
@@ -323,10 +383,14 @@ func (w *walker) walk(dir, real, prefix string, open []string) error {
 		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
 	}
 	open = append(open[:len(open):len(open)], real)
+	inside := w.within(real)
 	for _, e := range entries {
-		file := filepath.Join(dir, e.Name())
-		err := w.entry(e, file, path.Join(prefix, e.Name()), open)
-		if errors.Is(err, errStray) && w.within(real) { // here the way out begins
+		file, name := below(dir, e.Name(), filepath.Separator), e.Name()
+		if prefix != "" {
+			name = below(prefix, name, '/')
+		}
+		err := w.entry(e, file, name, open, inside)
+		if errors.Is(err, errStray) && inside { // here the way out begins
 			to, _ := filepath.EvalSymlinks(file) // only to be shown
 			w.folder.strays = append(w.folder.strays, fmt.Sprintf("%s is a link to %s, which is outside the folder; "+
 				"replace it with a copy, exclude it with .amlignore, or allow such links with BERTH_FOLLOW_LINKS=1", file, to))
@@ -339,32 +403,46 @@ func (w *walker) walk(dir, real, prefix string, open []string) error {
 	return nil
 }
 
-// entry adds a file, or all of a folder; the last of open is the real folder it is in.
-func (w *walker) entry(e fs.DirEntry, file, name string, open []string) error {
-	real, isDir := filepath.Join(open[len(open)-1], e.Name()), e.IsDir()
+// entry adds a file, or all of a folder; the last of open is the real folder it is in, which is
+// inside the one that is uploaded or not.
+func (w *walker) entry(e fs.DirEntry, file, name string, open []string, inside bool) error {
+	real, isDir := below(open[len(open)-1], e.Name(), filepath.Separator), e.IsDir()
 	if e.Type()&os.ModeSymlink != 0 {
 		if to, err := filepath.EvalSymlinks(file); err == nil {
 			st, err := os.Stat(to)
-			real, isDir = to, err == nil && st.IsDir()
+			real, isDir, inside = to, err == nil && st.IsDir(), w.within(to)
 		}
 	}
+	rel := strings.TrimPrefix(name[len(w.prefix):], "/")
 	// Folders are listed even when a pattern matches them: a later line may take a file back.
 	if isDir {
-		if w.ignore.prunes(w.ignore.rel(file)) {
+		if w.ignore.prunes(rel) {
 			return nil
 		}
 		return w.walk(file, real, name, open)
 	}
-	if w.ignore.Match(w.ignore.rel(file)) || isJoin(real) {
+	if w.ignore.Match(rel) || isJoin(real) {
 		return nil
 	}
-	if !w.within(real) {
+	if !inside {
 		return errStray
 	}
 	if e.Type()&os.ModeSymlink == 0 {
 		file = real
 	}
-	return w.folder.add(file, name)
+	if len(w.folder.Files)+len(w.found) >= MaxFiles {
+		return tooMany(file)
+	}
+	w.found = append(w.found, found{file: file, name: name})
+	return nil
+}
+
+// below is a name in a directory. Both are clean.
+func below(dir, name string, separator byte) string {
+	if dir != "" && dir[len(dir)-1] == separator { // the root
+		return dir + name
+	}
+	return dir + string(separator) + name
 }
 
 // within says whether a real path may be uploaded.

@@ -17,8 +17,8 @@ const azureVersion = "2022-11-02"
 // azureTime is how Azure writes times.
 const azureTime = "2006-01-02T15:04:05Z"
 
-// byAccountKey signs with the key of a storage account: each signature opens one blob, or lists one
-// container.
+// byAccountKey signs with the key of a storage account: each signature opens one blob or file, or
+// lists one container; of a share, it lists any folder or makes any new one.
 func (k *Key) byAccountKey(key string) error {
 	secret, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(secret) == 0 {
@@ -26,24 +26,47 @@ func (k *Key) byAccountKey(key string) error {
 	}
 	s := k.store
 	k.sign = func(r request, _, until time.Time) (string, error) {
-		end, kind, resource := until.UTC().Format(azureTime), "c", "/blob/"+s.Account+"/"+s.Container
-		if r.path != "" {
-			kind, resource = "b", resource+"/"+r.path
+		end, protocol := until.UTC().Format(azureTime), s.protocol()
+		kind, resource := s.resource(r)
+		// In the order Azure has it: no beginning, no stored policy, any address; of blobs also
+		// what it is, no snapshot and no encryption scope; no headers of answers.
+		lines := []string{r.perm, "", end, resource, "", "", protocol, azureVersion}
+		if s.Type != AzureFile {
+			lines = append(lines, kind, "", "")
 		}
-		protocol := s.base.Scheme
-		if protocol == "http" {
-			protocol = "https,http"
-		}
-		// In the order Azure has it: no beginning, no stored policy, any address; no snapshot, no
-		// encryption scope, no headers of answers.
-		lines := []string{r.perm, "", end, resource, "", "", protocol, azureVersion, kind, "", "", "", "", "", "", ""}
-		mac := hmac.New(sha256.New, secret)
-		mac.Write([]byte(strings.Join(lines, "\n")))
+		lines = append(lines, "", "", "", "", "")
 		return s.address(r, canonical(url.Values{
-			"sv": {azureVersion}, "sr": {kind}, "sp": {r.perm}, "se": {end}, "spr": {protocol}, "sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))},
+			"sv": {azureVersion}, "sr": {kind}, "sp": {r.perm}, "se": {end}, "spr": {protocol}, "sig": {azureMAC(secret, lines)},
 		})), nil
 	}
 	return nil
+}
+
+// resource is what a signature of Azure's is for: its kind and its name.
+func (s *Store) resource(r request) (kind, name string) {
+	whole, single, service := "c", "b", "blob"
+	if s.Type == AzureFile {
+		whole, single, service = "s", "f", "file"
+	}
+	name = "/" + service + "/" + s.Account + "/" + s.Container
+	if r.path == "" || r.whole {
+		return whole, name
+	}
+	return single, name + "/" + r.path
+}
+
+// protocol is over which protocols a signature may be used.
+func (s *Store) protocol() string {
+	if s.base.Scheme == "http" {
+		return "https,http"
+	}
+	return s.base.Scheme
+}
+
+func azureMAC(secret []byte, lines []string) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(strings.Join(lines, "\n")))
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // AccountSAS is a signature that opens the blobs and files of a storage account in Azure until a
@@ -57,10 +80,8 @@ func AccountSAS(account, key, protocol string, until time.Time) (string, error) 
 	end := until.UTC().Format(azureTime)
 	// In the order Azure has it: no beginning, any address, no encryption scope.
 	lines := []string{account, perms, services, kinds, "", end, "", protocol, azureVersion, "", ""}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(strings.Join(lines, "\n")))
 	q := url.Values{
-		"sv": {azureVersion}, "ss": {services}, "srt": {kinds}, "sp": {perms}, "se": {end}, "spr": {protocol}, "sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))},
+		"sv": {azureVersion}, "ss": {services}, "srt": {kinds}, "sp": {perms}, "se": {end}, "spr": {protocol}, "sig": {azureMAC(secret, lines)},
 	}
 	return "?" + q.Encode(), nil
 }

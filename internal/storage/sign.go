@@ -14,8 +14,9 @@ import (
 // Key is what opens a store: it turns requests into addresses that may be used without it, for a
 // while.
 type Key struct {
-	store *Store
-	sign  func(r request, now, until time.Time) (string, error)
+	store     *Store
+	sign      func(r request, now, until time.Time) (string, error)
+	principal *Principal
 }
 
 // request is one as storage sees it.
@@ -24,6 +25,7 @@ type request struct {
 	path   string // of the object, empty for the container
 	query  url.Values
 	perm   string // what Azure calls it
+	whole  bool   // what Azure signs is the whole share, although path is of a folder in it
 }
 
 // Open is the key of a store. credentials is what its document says of them, secrets what is kept
@@ -34,14 +36,16 @@ func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 	switch {
 	case kind == "" || kind == "None":
 		k.sign = func(r request, _, _ time.Time) (string, error) { return s.address(r, ""), nil }
-	case s.Protocol() == berth.OutsideAzure && kind == "AccountKey":
+	case s.azure() && kind == "AccountKey":
 		return k, k.byAccountKey(text(secrets, "key"))
-	case s.Protocol() == berth.OutsideAzure && kind == "Sas":
+	case s.azure() && kind == "Sas":
 		token := strings.TrimPrefix(text(secrets, "sasToken"), "?")
 		if _, err := url.ParseQuery(token); err != nil || token == "" {
 			return nil, berth.Errorf(berth.Invalid, "the sas_token of the datastore is not an Azure SAS token; it must look like sv=…&sig=…")
 		}
 		k.sign = func(r request, _, _ time.Time) (string, error) { return s.address(r, token), nil }
+	case s.Protocol() == berth.OutsideAzure && (kind == "ServicePrincipal" || kind == "Certificate"):
+		return k, k.byPrincipal(credentials, secrets)
 	case s.Type == S3 && kind == "AccessKey":
 		id, secret := text(credentials, "accessKeyId"), text(secrets, "secretAccessKey")
 		if id == "" || secret == "" {
@@ -70,7 +74,10 @@ func usable(s *Store) string {
 	case Google:
 		return "set service_account_key, or access_key_id and secret_access_key"
 	}
-	return "set account_key or sas_token"
+	if s.Type == AzureFile {
+		return "set account_key or sas_token"
+	}
+	return "set account_key or sas_token, or those of a service principal"
 }
 
 // Sign is the address that a request to a place goes to, which opens it until a time. Where the
@@ -95,6 +102,9 @@ func (k *Key) Sign(place string, r berth.OutsideRequest, now, until time.Time) (
 }
 
 func (k *Key) request(name string, r berth.OutsideRequest) (request, error) {
+	if k.store.Protocol() == berth.OutsideShare && (r.Do == berth.OutsideList || r.Do == berth.OutsideMkdir) {
+		return k.folder(name, r)
+	}
 	if r.Do == berth.OutsideList {
 		prefix := name
 		if prefix != "" {
@@ -110,10 +120,34 @@ func (k *Key) request(name string, r berth.OutsideRequest) (request, error) {
 		q.method = http.MethodGet
 	case berth.OutsidePut:
 		q.method, q.perm = http.MethodPut, "cw"
+	case berth.OutsideDelete:
+		q.method, q.perm = http.MethodDelete, "d"
 	default:
 		return q, k.part(&q, r)
 	}
 	return q, nil
+}
+
+// folder is a request about a folder of a share. Azure signs files and shares, but not folders.
+func (k *Key) folder(name string, r berth.OutsideRequest) (request, error) {
+	if r.Do == berth.OutsideList {
+		q := request{
+			method: http.MethodGet, path: name, perm: "l", whole: true,
+			query: url.Values{"restype": {"directory"}, "comp": {"list"}, "include": {"Etag"}, "maxresults": {pageSize}},
+		}
+		if r.Marker != "" {
+			q.query.Set("marker", r.Marker)
+		}
+		return q, nil
+	}
+	parts := strings.Split(name, "/")
+	if r.Part < 0 || r.Part >= len(parts) {
+		return request{}, berth.Errorf(berth.Invalid, "%s has no folder %d levels above it", k.store.At(name), r.Part)
+	}
+	return request{
+		method: http.MethodPut, path: strings.Join(parts[:len(parts)-r.Part], "/"), perm: "c", whole: true,
+		query: url.Values{"restype": {"directory"}},
+	}, nil
 }
 
 // part is a request of an upload in parts, which S3 has signed one by one.

@@ -1,6 +1,6 @@
-// Package storage knows storage elsewhere, which datastores name: Azure's Blob service, S3 and what
-// speaks like it, Google's. It reads what a datastore's document says and signs single requests
-// with its credentials. It sends none itself.
+// Package storage knows storage elsewhere, which datastores name: Azure's Blob service and file
+// shares, S3 and what speaks like it, Google's. It reads what a datastore's document says and signs
+// single requests with its credentials. It sends none itself.
 package storage
 
 import (
@@ -18,6 +18,7 @@ import (
 const (
 	AzureBlob   = "AzureBlob"
 	AzureLake   = "AzureDataLakeGen2"
+	AzureFile   = "AzureFile"
 	S3          = "S3"
 	Google      = "GoogleStorage"
 	Folder      = "Folder"
@@ -25,7 +26,7 @@ const (
 )
 
 // Types are those that data can be in. What else Azure has is kept as a document only.
-var Types = []string{AzureBlob, AzureLake, S3, Google, Folder}
+var Types = []string{AzureBlob, AzureLake, AzureFile, S3, Google, Folder}
 
 // Store is storage elsewhere: a container, file system or bucket.
 type Store struct {
@@ -50,9 +51,11 @@ func Read(props map[string]any) (s *Store, err error) {
 	s = &Store{Type: text(props, "datastoreType")}
 	switch s.Type {
 	case AzureBlob:
-		err = s.readAzure(props, "containerName")
+		err = s.readAzure(props, "containerName", "blob")
 	case AzureLake:
-		err = s.readAzure(props, "filesystem")
+		err = s.readAzure(props, "filesystem", "blob")
+	case AzureFile:
+		err = s.readAzure(props, "fileShareName", "file")
 	case S3:
 		err = s.readS3(props)
 	case Google:
@@ -73,7 +76,7 @@ func Read(props map[string]any) (s *Store, err error) {
 	return s, nil
 }
 
-func (s *Store) readAzure(props map[string]any, container string) (err error) {
+func (s *Store) readAzure(props map[string]any, container, service string) (err error) {
 	s.Account = text(props, "accountName")
 	if !forms().account.MatchString(s.Account) {
 		return berth.Errorf(berth.Invalid, "properties.accountName must be a storage account name of letters and digits, not %q", s.Account)
@@ -97,7 +100,7 @@ func (s *Store) readAzure(props map[string]any, container string) (err error) {
 	if err != nil {
 		return err
 	}
-	s.base = url.URL{Scheme: scheme, Host: s.Account + ".blob." + at.Host, Path: "/" + s.Container}
+	s.base = url.URL{Scheme: scheme, Host: s.Account + "." + service + "." + at.Host, Path: "/" + s.Container}
 	if _, err := netip.ParseAddr(at.Hostname()); err == nil || at.Hostname() == "localhost" {
 		// An address has no names below it: the account comes first in the path, as emulators have
 		// it.
@@ -153,11 +156,17 @@ func (s *Store) readGoogle(props map[string]any) (err error) {
 
 // Protocol is how the storage is spoken to.
 func (s *Store) Protocol() string {
-	if s.Type == AzureBlob || s.Type == AzureLake {
+	switch s.Type {
+	case AzureBlob, AzureLake:
 		return berth.OutsideAzure
+	case AzureFile:
+		return berth.OutsideShare
 	}
 	return berth.OutsideS3
 }
+
+// azure says whether it is of a storage account of Azure's.
+func (s *Store) azure() bool { return s.Account != "" }
 
 // At is the address of a path in the storage, for people.
 func (s *Store) At(path string) string {
@@ -185,6 +194,8 @@ func (s *Store) Find(uri string) (path string, ok bool) {
 func (s *Store) addresses() []string {
 	switch {
 	case s.Protocol() == berth.OutsideAzure:
+	case s.Protocol() == berth.OutsideShare:
+		return []string{s.name}
 	case s.endpoint:
 		return []string{s.base.String()}
 	default:

@@ -39,6 +39,12 @@ func (tx *Tx) SaveWork(workspace, job string, w *berth.Work) error {
 	return err
 }
 
+// tableRows is how the items of a mini-batch of a table are kept; those of files are a list.
+type tableRows struct {
+	Items []string `json:"items"`
+	Rows  int      `json:"rows"`
+}
+
 // InsertBatches adds mini-batches that wait.
 func (tx *Tx) InsertBatches(workspace, job string, batches []berth.MiniBatch) error {
 	scope, err := tx.makeScope(workspace, "")
@@ -48,7 +54,12 @@ func (tx *Tx) InsertBatches(workspace, job string, batches []berth.MiniBatch) er
 	tx.next()
 	for i := range batches {
 		b := &batches[i]
-		work, err := json.Marshal(b.Items)
+		var work []byte
+		if b.Rows > 0 {
+			work, err = json.Marshal(tableRows{b.Items, b.Rows})
+		} else {
+			work, err = json.Marshal(b.Items)
+		}
 		if err != nil {
 			return err
 		}
@@ -121,9 +132,26 @@ func (tx *Tx) batches(workspace, job, where string, args ...any) ([]*berth.MiniB
 		}
 		b.State, b.Owner, b.Loose = berth.BatchState(state), berth.TaskID(owner), loose != 0
 		out = append(out, b)
+		if len(work) > 0 && work[0] == '{' {
+			var t tableRows
+			err := json.Unmarshal(work, &t)
+			b.Items, b.Rows = t.Items, t.Rows
+			return true, err
+		}
 		return true, json.Unmarshal(work, &b.Items)
 	}, "SELECT number, state, owner, tries, failed, start, size, loose, error, work FROM batches WHERE scope = ? AND job = ? AND "+where, append([]any{scope, job}, args...)...)
 	return out, err
+}
+
+// DeleteBatches removes the mini-batches of a job, and keeps how far it has come.
+func (tx *Tx) DeleteBatches(workspace, job string) error {
+	scope, err := tx.scope(workspace, "")
+	if err != nil || scope == 0 {
+		return err
+	}
+	tx.next()
+	_, err = tx.exec("DELETE FROM batches WHERE scope = ? AND job = ?", scope, job)
+	return err
 }
 
 // DeleteWork removes the mini-batches of a job; none is success.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -211,6 +212,7 @@ func copyTask(t *berth.Task) *berth.Task {
 		e := *t.Exit
 		c.Exit = &e
 	}
+	c.Services = maps.Clone(t.Services)
 	w := &c.Times
 	for _, at := range []*time.Time{
 		&c.Created, &c.Seen, &c.Usage.At, &w.Submitted, &w.Placed, &w.Staging, &w.Environment, &w.Started, &w.FirstOutput, &w.Uploading, &w.Ended,

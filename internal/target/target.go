@@ -77,7 +77,6 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		return err
 	}
 	var v struct {
-		Tags       berth.Tags         `json:"tags"`
 		Properties berth.ComputeProps `json:"properties"`
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
@@ -106,10 +105,44 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has %d nodes; ask for fewer", nodes, d.Name, limit)
 	case nodes > limit:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has at most %d nodes; raise max_instances or ask for fewer", nodes, d.Name, limit)
-	case st.Attached.Reached() && d.CreatedBy != c.User && !c.Admin && v.Tags[berth.TagShared] != "true":
-		return berth.Errorf(berth.Denied, "compute %s belongs to %s and runs jobs under their account; only they and administrators may use it, unless its tag %s is true", d.Name, d.CreatedBy, berth.TagShared)
 	case st.Instance != nil && st.Instance.User != "" && st.Instance.User != c.User && !c.Admin:
 		return berth.Errorf(berth.Denied, "compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, st.Instance.User)
+	}
+	if !attached {
+		return c.checkProvider(d)
+	}
+	return MayUse(d, c.User, c.Admin)
+}
+
+// checkProvider says whether the user may run jobs on what makes the nodes of a compute, if
+// something does.
+func (c Chooser) checkProvider(d *store.Doc) error {
+	spec, err := berth.ReadPool(d.Body)
+	if err != nil || spec.Provider == "" {
+		return err
+	}
+	site, err := c.Tx.Get(d.Workspace, "computes", spec.Provider, "")
+	if err != nil {
+		return err
+	}
+	return MayUse(site, c.User, c.Admin)
+}
+
+// MayUse says whether a user may run jobs on an attached compute: those that the server connects to
+// run jobs under the account of the user who attached them.
+func MayUse(d *store.Doc, user string, admin bool) error {
+	st, err := State(d)
+	if err != nil {
+		return err
+	}
+	var v struct {
+		Tags berth.Tags `json:"tags"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return err
+	}
+	if st.Attached.Reached() && d.CreatedBy != user && !admin && v.Tags[berth.TagShared] != "true" {
+		return berth.Errorf(berth.Denied, "compute %s belongs to %s and runs jobs under their account; only they and administrators may use it, unless its tag %s is true", d.Name, d.CreatedBy, berth.TagShared)
 	}
 	return nil
 }

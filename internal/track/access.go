@@ -1,8 +1,12 @@
 package track
 
 import (
+	"cmp"
 	"path"
 	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
 )
 
 // What the token of a job opens: its own run, the runs and models it made, and the experiment they
@@ -91,10 +95,10 @@ func (c *call) mayFile(f file, write bool) error {
 	if write && f.asset != nil {
 		return refuse(denied, "The files of registered version %d cannot be changed; create a new version", f.asset.Number)
 	}
-	if write && f.run != nil && f.run.ofJob() && c.who.Job == "" && !c.who.Admin && f.run.User != c.who.User {
-		return refuse(denied, "Run %s is a job of %s; only they and administrators may change its files", f.run.ID, f.run.User)
-	}
 	if c.who.Job == "" {
+		if write {
+			return c.mayChange(f)
+		}
 		return nil
 	}
 	err := refuse(denied, "The token of job %s cannot access this path", c.who.Job)
@@ -110,6 +114,109 @@ func (c *call) mayFile(f file, write bool) error {
 		return nil
 	}
 	return err
+}
+
+// ofJob is the job that made what a file belongs to, "" for none, and what that is.
+func (f file) ofJob() (job, what string) {
+	switch {
+	case f.run != nil:
+		return f.run.Job, "Run " + f.run.ID
+	case f.model != nil:
+		return f.model.Job, "Model " + f.model.ID
+	}
+	return "", ""
+}
+
+// mayChange refuses to change the files of others' jobs: those of the job itself, and of the runs
+// and models that its code made.
+func (c *call) mayChange(f file) error {
+	if job, _ := f.ofJob(); job == "" || c.who.Admin {
+		return nil
+	}
+	return c.s.DB.View(c.ctx, func(tx *store.Tx) error { return c.mayChangeIn(tx, f, "change its files") })
+}
+
+// mayDelete refuses to delete the runs and models of others' jobs, whose files would be removed.
+func (c *call) mayDelete(x *change, f file) error { return c.mayChangeIn(x.tx, f, "delete it") }
+
+func (c *call) mayChangeIn(tx *store.Tx, f file, act string) error {
+	job, what := f.ofJob()
+	if job == "" || c.who.Admin {
+		return nil
+	}
+	user, err := c.jobUser(tx, job)
+	if err != nil || user != "" && user == c.who.User {
+		return err
+	}
+	return refuse(denied, "%s is of a job of %s; only they and administrators may %s", what, cmp.Or(user, "somebody else"), act)
+}
+
+// jobUser is whose a job is: of one that was deleted, what its run says. The name of such a job may
+// be another's by now.
+func (c *call) jobUser(tx *store.Tx, job string) (string, error) {
+	d, err := tx.Get(c.Key, kindJobs, job, "")
+	switch {
+	case err == nil && d.Name == job:
+		return d.CreatedBy, nil
+	case err != nil && berth.CodeOf(err) != berth.NotFound:
+		return "", err
+	}
+	if r := c.run(job); r != nil {
+		return r.User, nil
+	}
+	return "", nil
+}
+
+// CheckJob refuses the name of a new job that a run of somebody else has: that of a job that was
+// deleted. It would be the run of the new job too.
+func CheckJob(tx *store.Tx, workspace, name, user string) error {
+	d, err := tx.Get(workspace, kindRuns, name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r, err := decode[run](d)
+	if err != nil {
+		return err
+	}
+	if maker := cmp.Or(r.Imported, r.User); maker != user {
+		return berth.Errorf(berth.Conflict, "there is a run %s of %s, of a job that was deleted; choose another name for the job", r.ID, cmp.Or(maker, "somebody else"))
+	}
+	return nil
+}
+
+// mayEmpty refuses to delete a folder that has files of others' jobs below it.
+func (c *call) mayEmpty(f file) error {
+	if f.run != nil || f.model != nil || f.asset != nil {
+		return nil // it is all theirs
+	}
+	var inside []file
+	c.view(func(x *index) {
+		for _, m := range x.logged {
+			if m.Job != "" && isBelow(m.URI, f.path) {
+				inside = append(inside, file{model: m})
+			}
+		}
+		for _, n := range x.runs {
+			if n.r.Job != "" && isBelow(n.r.URI, f.path) {
+				inside = append(inside, file{run: n.r})
+			}
+		}
+	})
+	for _, g := range inside {
+		if err := c.mayChange(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isBelow says whether an artifact URI is below a path of the artifact proxy.
+func isBelow(uri, p string) bool {
+	root, ours := proxied(uri)
+	return ours && strings.HasPrefix(root, p+"/")
 }
 
 // isRegistered says whether a file is one of a registered version's.

@@ -149,6 +149,15 @@ func TestImportLeavesOthersAlone(t *testing.T) {
 	const brought = "0123456789abcdef0123456789abcdef"
 	post(ann, brought, "1", http.StatusOK)
 	post(ann, brought, "1", http.StatusOK)
+	ann.must("POST", "runs/set-tag", obj{"run_id": brought, "key": "mine", "value": "kept"})
+	post(ann, brought, "1", http.StatusOK)
+	tags := map[any]any{}
+	for _, tag := range at(ann.must("GET", "runs/get?run_id="+brought, nil), "run", "data", "tags").([]any) {
+		tags[at(tag, "key")] = at(tag, "value")
+	}
+	if tags["mine"] != "kept" {
+		t.Errorf("another import left the tags %v", tags)
+	}
 	post(bob, brought, "2", http.StatusBadRequest)
 	post(root, brought, "3", http.StatusOK)
 	for id, want := range map[string]string{run: "1", brought: "3"} {

@@ -2,6 +2,7 @@ package track
 
 import (
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -79,26 +80,8 @@ func (w *workspace) fileAt(p string) file {
 		}
 	}
 	f := file{container: w.Artifacts, name: otherArtifacts + p, path: p}
-	if len(seg) >= 3 && seg[1] == "models" {
-		w.view(func(x *index) { f.model = x.logged[seg[2]] })
-	}
+	w.view(func(x *index) { f.run, f.model = x.ownerOf(p) })
 	return f
-}
-
-// proxied is the path that an artifact URI has at the proxy of this server; ok is false for other
-// places.
-func proxied(uri string) (string, bool) {
-	if rest, ok := strings.CutPrefix(uri, "mlflow-artifacts:"); ok {
-		if after, ok := strings.CutPrefix(rest, "//"); ok {
-			_, rest, _ = strings.Cut(after, "/")
-		}
-		return strings.Trim(rest, "/"), true
-	}
-	if _, rest, ok := strings.Cut(uri, "/mlflow-artifacts/artifacts/"); ok && strings.HasPrefix(uri, "http") {
-		rest, _, _ = strings.Cut(rest, "?")
-		return strings.Trim(rest, "/"), true
-	}
-	return "", false
 }
 
 func upload(c *call) (any, error) {
@@ -342,6 +325,9 @@ func deleteProxied(c *call) (any, error) {
 	if err := c.mayFile(f, true); err != nil {
 		return nil, err
 	}
+	if err := c.mayEmpty(f); err != nil {
+		return nil, err
+	}
 	return empty, c.deleteFiles(c.ctx, f)
 }
 
@@ -386,7 +372,7 @@ func uploadArtifact(c *call) (any, error) {
 		return nil, invalid("Request must specify path.")
 	case c.r.ContentLength > maxUIUpload:
 		c.drain()
-		return nil, invalid("Artifact size is too large. Max size is 10MB.")
+		return nil, tooLarge()
 	}
 	safe, err := safePath(p)
 	if err != nil {
@@ -400,13 +386,19 @@ func uploadArtifact(c *call) (any, error) {
 	if !ours {
 		return nil, invalid("The artifacts of run %s are not stored on this server", id)
 	}
-	// One byte more than is allowed tells that there is more.
-	body := &io.LimitedReader{R: c.r.Body, N: maxUIUpload + 1}
+	body := http.MaxBytesReader(c.w, c.r.Body, maxUIUpload)
 	first := make([]byte, 1)
 	n, err := io.ReadFull(body, first)
 	if n == 0 || err != nil {
 		return nil, invalid("Request must specify data.")
 	}
 	c.r.Body = io.NopCloser(io.MultiReader(strings.NewReader(string(first)), body))
-	return c.put(path.Join(root, safe))
+	answer, err := c.put(path.Join(root, safe))
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		return nil, tooLarge()
+	}
+	return answer, err
 }
+
+func tooLarge() error { return invalid("Artifact size is too large. Max size is 10MB.") }

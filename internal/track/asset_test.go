@@ -170,21 +170,22 @@ func TestRegisteredOfOthersStays(t *testing.T) {
 	admin := s.as(track.Caller{User: "root", Write: true, Admin: true})
 	run := ann.newRun("0", nil)
 	files := "/api/2.0/mlflow-artifacts/artifacts/0/" + run + "/artifacts/model/MLmodel"
-	put := func(status int, content string) {
+	put := func(who *server, status int, content string) {
 		t.Helper()
-		if code, _, out := bob.raw("PUT", files, "", content); code != status {
+		if code, _, out := who.raw("PUT", files, "", content); code != status {
 			t.Errorf("%q: %d %s, want %d", content, code, out, status)
 		}
 	}
-	put(200, "first")
+	put(ann, 200, "first")
 	register := func(name string) {
 		t.Helper()
 		ann.must("POST", "model-versions/create", obj{"name": name, "source": "mlflow-artifacts:/0/" + run + "/artifacts/model", "run_id": run})
 	}
 	ann.must("POST", "registered-models/create", obj{"name": "M"})
 	register("M")
-	put(400, "other")
-	put(200, "first")
+	put(bob, 400, "other")
+	put(ann, 400, "other")
+	put(bob, 200, "first")
 	if code, _, _ := bob.raw("DELETE", files, "", ""); code != 400 {
 		t.Errorf("the file of a registered version was deleted: %d", code)
 	}
@@ -195,7 +196,8 @@ func TestRegisteredOfOthersStays(t *testing.T) {
 		t.Error("the model is gone")
 	}
 	ann.want(200, "DELETE", "model-versions/delete", obj{"name": "M", "version": "1"})
-	put(200, "other")
+	put(bob, 200, "other")
+	put(ann, 200, "second")
 	err := s.db.View(t.Context(), func(tx *store.Tx) error {
 		maker, was, err := asset.Deleted(tx, s.ws.Key, "models", "M", "1")
 		if maker != "ann" || !was {
@@ -209,9 +211,9 @@ func TestRegisteredOfOthersStays(t *testing.T) {
 	register("M")
 	admin.want(200, "POST", "registered-models/rename", obj{"name": "M", "new_name": "N"})
 	admin.want(200, "POST", "registered-models/rename", obj{"name": "N", "new_name": "M"})
-	put(400, "again")
+	put(bob, 400, "again")
 	admin.want(200, "DELETE", "registered-models/delete", obj{"name": "M"})
-	put(200, "again")
+	put(bob, 200, "again")
 }
 
 // TestModelComesBackAsItWas: a change through MLflow leaves the rest of a client's document as it

@@ -23,6 +23,9 @@ const HistoryPath = "api/2.0/berth/history/"
 // contentLife is how long the signed address of an artifact is good.
 const contentLife = time.Hour
 
+// maxUploads bounds the files of one request for addresses to write to.
+const maxUploads = 1000
+
 // azureRoot is below which the plugin has the artifacts of something.
 func (c *call) azureRoot(experiment, id string) string {
 	return c.azureExperiments() + experiment + "/runs/" + url.PathEscape(id) + "/artifacts"
@@ -79,36 +82,36 @@ func (c *call) given(uri string) (string, error) {
 	if len(seg) < 4 || seg[1] != "runs" || seg[3] != "artifacts" {
 		return "", invalid("Invalid model version source: '%s'. It is not the address of an artifact.", uri)
 	}
-	root, err := c.rootOf(seg[2])
+	root, _, err := c.rootOf(seg[2])
 	if err != nil {
 		return "", err
 	}
 	return below(root, seg[4:]...), nil
 }
 
-// rootOf is where the artifacts of a run, a logged model or NAME:VERSION are.
-func (c *call) rootOf(id string) (string, error) {
+// rootOf is where the artifacts of a run, a logged model or NAME:VERSION are, and whose they are.
+// It does not say whether the caller may read them: they may be those of a registered version.
+func (c *call) rootOf(id string) (uri string, of file, err error) {
 	if name, number, ok := strings.Cut(id, ":"); ok {
 		v := c.assetVersion(name, number)
 		if v == nil {
-			return "", noVersion(name, number)
+			return "", file{}, noVersion(name, number)
 		}
-		return v.URI, nil
+		return v.URI, file{asset: v}, nil
 	}
 	var m *loggedModel
 	var r *run
 	c.view(func(x *index) { m, r = x.logged[id], x.run(id) })
 	switch {
 	case m != nil && !m.Deleted:
-		return m.URI, nil
-	case r != nil: // of another job perhaps: its files may be those of a registered version
-		return r.URI, nil
+		return m.URI, file{model: m}, nil
+	case r != nil:
+		return r.URI, file{run: r}, nil
 	}
-	r, err := c.runOf(id)
-	if err != nil {
-		return "", err
+	if r, err = c.runOf(id); err != nil {
+		return "", file{}, err
 	}
-	return r.URI, nil
+	return r.URI, file{run: r}, nil
 }
 
 // contentView says where a file is; the address is signed.
@@ -139,12 +142,15 @@ func (c *call) historyRoot() (id, root string, err error) {
 	if !ok {
 		return "", "", errPath
 	}
-	uri, err := c.rootOf(id)
+	uri, of, err := c.rootOf(id)
 	if err != nil {
 		return "", "", err
 	}
 	root, ours := proxied(uri)
 	if !ours {
+		if err := c.mayFile(of, false); err != nil {
+			return "", "", err
+		}
 		return "", "", invalid("The artifacts of %s are not kept by this server", id)
 	}
 	return id, root, nil
@@ -202,6 +208,9 @@ func historyContent(c *call) (any, error) {
 
 // historyUpload is where to write files of a run.
 func historyUpload(c *call) (any, error) {
+	if n := c.count("paths"); n > maxUploads {
+		return nil, invalid("At most %d files can be uploaded by one request. Got %d.", maxUploads, n)
+	}
 	var paths []string
 	for _, m := range c.items("paths") {
 		x := params{m: m}
@@ -246,7 +255,7 @@ func (c *call) historyFile(root, p string, write bool) (file, error) {
 }
 
 func (c *call) content(id, p string, f file, perm string) contentView {
-	uri := c.s.Sign(f.container, f.name, perm, c.who.Holder, time.Now().Add(contentLife))
+	uri := c.s.Sign(f.container, f.name, perm, c.who, time.Now().Add(contentLife))
 	return contentView{URI: uri + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
 }
 

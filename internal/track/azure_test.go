@@ -43,6 +43,13 @@ func TestHistoryOpensFilesOfTheCaller(t *testing.T) {
 	job.want(http.StatusForbidden, "POST", history+"other/artifacts/batch/metadata", files("a.txt"))
 	s.as(track.Caller{User: "reader"}).want(http.StatusForbidden, "POST", history+"other/artifacts/batch/metadata", files("a.txt"))
 	other.want(http.StatusNotFound, "GET", history+"other/artifacts/contentinfo?path=none.txt", nil)
+	// Where others keep their files is not said either.
+	bob := s.as(track.Caller{User: "bob", Write: true})
+	far := at(bob.must("POST", "experiments/create", obj{"name": "far", "artifact_location": "s3://bucket/x"}), "experiment_id").(string)
+	run := bob.newRun(far, nil)
+	job.want(http.StatusForbidden, "GET", history+run+"/artifacts", nil)
+	job.want(http.StatusForbidden, "POST", history+run+"/artifacts/batch/metadata", files("a.txt"))
+	bob.want(http.StatusBadRequest, "GET", history+run+"/artifacts", nil)
 	other.want(http.StatusNotFound, "GET", history+"none/artifacts", nil)
 }
 

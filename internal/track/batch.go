@@ -1,6 +1,7 @@
 package track
 
 import (
+	"errors"
 	"fmt"
 	"mime"
 	"slices"
@@ -46,9 +47,16 @@ func logBatch(c *call) (any, error) {
 
 // slowBatch reads any batch, and says what is wrong with one.
 func slowBatch(c *call, body []byte) (*batch, error) {
-	v, _ := parseJSON(body)
+	v, err := parseJSON(body)
+	if err != nil && !errors.Is(err, errJSON) {
+		return nil, err
+	}
 	c.m, _ = v.(object)
 	b := &batch{run: c.runID()}
+	if err := checkSizes(c.count("metrics"), c.count("params"), c.count("tags")); err != nil {
+		c.fail(err)
+		return b, c.done()
+	}
 	for i, m := range c.items("metrics") {
 		p := params{m: m}
 		for _, name := range []string{"key", "value", "timestamp"} {
@@ -59,38 +67,41 @@ func slowBatch(c *call, body []byte) (*batch, error) {
 		b.metrics = append(b.metrics, metricOf(&p))
 		if p.err != nil {
 			c.fail(wrongType("metrics", c.m["metrics"]))
+			break
 		}
 	}
 	b.params, b.tags = c.pairs("params"), c.pairs("tags")
 	return b, c.done()
 }
 
-// check refuses what is beyond the limits before anything is written.
-func (b *batch) check() error {
-	limit := func(what string, n, most int) error {
-		if n > most {
-			return invalid("A batch logging request can contain at most %d %s. Got %d %s. Please split up %s across multiple requests and "+
-				"try again.", most, what, n, what, what)
-		}
-		return nil
-	}
+// checkSizes refuses a batch with more than the limits, from how many things it has of each kind.
+func checkSizes(metrics, params, tags int) error {
 	for _, l := range []struct {
 		what    string
 		n, most int
 	}{
-		{"metrics", len(b.metrics), maxBatchMetrics},
-		{"params", len(b.params), maxBatchParams},
-		{"tags", len(b.tags), maxBatchTags},
-		{"metrics, params, and tags", len(b.metrics) + len(b.params) + len(b.tags), maxBatchEntities},
+		{"metrics", metrics, maxBatchMetrics},
+		{"params", params, maxBatchParams},
+		{"tags", tags, maxBatchTags},
+		{"metrics, params, and tags", metrics + params + tags, maxBatchEntities},
 	} {
-		if err := limit(l.what, l.n, l.most); err != nil {
-			return err
+		if l.n > l.most {
+			return invalid("A batch logging request can contain at most %d %s. Got %d %s. Please split up %s across multiple requests and "+
+				"try again.", l.most, l.what, l.n, l.what, l.what)
 		}
+	}
+	return nil
+}
+
+// check refuses what is beyond the limits before anything is written.
+func (b *batch) check() error {
+	if err := checkSizes(len(b.metrics), len(b.params), len(b.tags)); err != nil {
+		return err
 	}
 	last := ""
 	for i := range b.metrics {
 		m := &b.metrics[i]
-		if m.Key == last && m.Point.Timestamp >= 0 {
+		if m.Model == "" && m.Key == last && m.Point.Timestamp >= 0 {
 			continue // checked a moment ago
 		}
 		last = m.Key

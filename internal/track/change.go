@@ -2,6 +2,7 @@ package track
 
 import (
 	"context"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -14,6 +15,8 @@ type change struct {
 	tx   *store.Tx
 	put  []entity
 	gone []entity
+	// state says that only the state of things changes: that can be done however large they are.
+	state bool
 }
 
 // update runs fn in a transaction and brings the index up to date with it. fn may run more than
@@ -72,11 +75,20 @@ func findNamed[T any, P interface {
 
 // save writes an entity.
 func (c *change) save(e entity) error {
+	if r, ok := e.(*run); ok {
+		if err := c.setApart(r); err != nil {
+			return err
+		}
+	}
 	body, err := encode(e)
 	if err != nil {
 		return err
 	}
 	kind, name, number, hash, parent := e.place()
+	if len(body) > maxEntity && len(body) > e.document().size && !c.state {
+		return invalid("%s has more than %d MiB of tags, parameters and datasets with this request. Log large values as artifacts.",
+			strings.TrimPrefix(kind, "mlflow/")+" "+name, maxEntity>>20)
+	}
 	d := &store.Doc{Workspace: c.w.Key, Kind: kind, Name: name, Version: number}
 	old := e.document().doc
 	if old != nil {
@@ -92,13 +104,18 @@ func (c *change) save(e entity) error {
 		return err
 	}
 	d.Own = nil
-	e.document().doc = d
+	e.document().doc, e.document().size = d, len(body)
 	c.put = append(c.put, e)
 	return nil
 }
 
 // remove deletes an entity.
 func (c *change) remove(e entity) error {
+	if r, ok := e.(*run); ok {
+		if err := c.removeApart(r); err != nil {
+			return err
+		}
+	}
 	kind, name, number, _, _ := e.place()
 	if err := c.tx.Delete(c.w.Key, kind, name, number); err != nil {
 		return err

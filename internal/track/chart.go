@@ -1,6 +1,7 @@
 package track
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -22,7 +23,7 @@ type chartKey struct {
 }
 
 type chart struct {
-	once   sync.Once
+	made   chan struct{} // closed when it is made
 	points []points.Point
 	err    error
 	used   uint64 // when it was asked for last
@@ -35,41 +36,60 @@ type charts struct {
 	all   map[chartKey]*chart
 }
 
+// errDraw is the error of a chart while it is drawn: it stays if drawing panics.
 var errDraw = errors.New("the chart could not be made")
 
-// get is a chart. Those who ask for the same one at once wait for one who makes it.
-func (c *charts) get(key chartKey, draw func() ([]points.Point, error)) ([]points.Point, error) {
-	x := c.at(key)
-	x.once.Do(func() {
-		x.err = errDraw // for those who wait, should draw panic
-		x.points, x.err = draw()
-	})
-	if x.err != nil {
-		c.mu.Lock()
-		if c.all[key] == x {
-			delete(c.all, key)
+// get returns a chart. Concurrent callers with the same key wait for the first, which draws it. If
+// that one fails, for instance because its client has gone, the next caller draws it.
+func (c *charts) get(ctx context.Context, key chartKey, draw func() ([]points.Point, error)) ([]points.Point, error) {
+	for {
+		x, first := c.at(key)
+		if first {
+			return c.make(x, key, draw)
 		}
-		c.mu.Unlock()
+		select {
+		case <-x.made:
+		case <-ctx.Done():
+			return nil, interrupted()
+		}
+		if x.err == nil {
+			return x.points, nil
+		}
 	}
+}
+
+func (c *charts) make(x *chart, key chartKey, draw func() ([]points.Point, error)) ([]points.Point, error) {
+	x.err = errDraw
+	defer func() {
+		if x.err != nil {
+			c.mu.Lock()
+			if c.all[key] == x {
+				delete(c.all, key)
+			}
+			c.mu.Unlock()
+		}
+		close(x.made)
+	}()
+	x.points, x.err = draw()
 	return x.points, x.err
 }
 
-// at is the entry of a chart.
-func (c *charts) at(key chartKey) *chart {
+// at is the entry of a chart; first says that the caller has to make it.
+func (c *charts) at(key chartKey) (x *chart, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
-	x := c.all[key]
+	x = c.all[key]
 	if x == nil {
 		c.evict(key)
 		if c.all == nil {
 			c.all = map[chartKey]*chart{}
 		}
-		x = &chart{}
+		x, first = &chart{made: make(chan struct{})}, true
 		c.all[key] = x
 	}
 	x.used = c.clock
-	return x
+	return x, first
 }
 
 // evict makes room for a chart: the same one of fewer points goes, or the one that nobody has asked

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,7 @@ func TestChartsAreMadeOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
-			got, err := all.get(chartKey{state: points.State{Series: 1, Added: 5}, limit: 10}, func() ([]points.Point, error) {
+			got, err := all.get(t.Context(), chartKey{state: points.State{Series: 1, Added: 5}, limit: 10}, func() ([]points.Point, error) {
 				drawn.Add(1)
 				return want, nil
 			})
@@ -39,7 +40,7 @@ func TestChartsOfOtherStates(t *testing.T) {
 	drawn := 0
 	get := func(k chartKey) {
 		t.Helper()
-		if _, err := all.get(k, func() ([]points.Point, error) { drawn++; return nil, nil }); err != nil {
+		if _, err := all.get(t.Context(), k, func() ([]points.Point, error) { drawn++; return nil, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,22 +71,54 @@ func TestChartsOfOtherStates(t *testing.T) {
 	}
 }
 
+// TestChartOfOneWhoHasGone: those who wait for a chart that its first caller gives up get it from
+// the next of them, and one who has gone does not wait.
+func TestChartOfOneWhoHasGone(t *testing.T) {
+	var all charts
+	key := chartKey{state: points.State{Series: 1}, limit: 1}
+	begun, giveUp := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, err := all.get(t.Context(), key, func() ([]points.Point, error) {
+			close(begun)
+			<-giveUp
+			return nil, context.Canceled
+		})
+		if err == nil {
+			t.Error("a chart was made of nothing")
+		}
+	})
+	<-begun
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := all.get(gone, key, nil); err == nil {
+		t.Error("one who has gone got a chart")
+	}
+	for range 5 {
+		group.Go(func() {
+			got, err := all.get(t.Context(), key, func() ([]points.Point, error) { return []points.Point{{}}, nil })
+			if err != nil || len(got) != 1 {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+	close(giveUp)
+	group.Wait()
+}
+
 // TestFailedChartsAreNotKept: the next one who asks gets a chart.
 func TestFailedChartsAreNotKept(t *testing.T) {
 	var all charts
 	key := chartKey{state: points.State{Series: 1}, limit: 1}
 	bad := errors.New("bad disk")
-	if _, err := all.get(key, func() ([]points.Point, error) { return nil, bad }); !errors.Is(err, bad) {
+	if _, err := all.get(t.Context(), key, func() ([]points.Point, error) { return nil, bad }); !errors.Is(err, bad) {
 		t.Errorf("got %v", err)
 	}
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = all.get(key, func() ([]points.Point, error) { panic("a bug") })
+		_, _ = all.get(t.Context(), key, func() ([]points.Point, error) { panic("a bug") })
 	}()
-	if _, err := all.get(key, nil); err == nil {
-		t.Error("a chart that panicked was answered")
-	}
-	if got, err := all.get(key, func() ([]points.Point, error) { return []points.Point{{}}, nil }); err != nil || len(got) != 1 {
+	if got, err := all.get(t.Context(), key, func() ([]points.Point, error) { return []points.Point{{}}, nil }); err != nil || len(got) != 1 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

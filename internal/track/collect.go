@@ -3,6 +3,7 @@ package track
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +13,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Runs that were deleted long enough ago are removed for good: their files, their points, and their
-// document last, so that what a crash leaves of one is found and removed the next time.
+// Runs and logged models that were deleted long enough ago are removed for good: their files, their
+// points, and their document last, so that what a crash leaves of one is found and removed the next
+// time.
 
 // collectPause is how often it is looked for them.
 const collectPause = time.Hour
@@ -22,15 +24,15 @@ const collectPause = time.Hour
 func (s *Service) collectDue(ctx context.Context) {
 	n, err := s.Collect(ctx, time.Now().Add(-s.KeepDeleted))
 	if err != nil && ctx.Err() == nil {
-		s.Log.Error("deleted runs not removed", "err", err)
+		s.Log.Error("deleted runs and models not removed", "err", err)
 	}
 	if n > 0 {
-		s.Log.Info("deleted runs permanently removed", "runs", n)
+		s.Log.Info("deleted runs and models permanently removed", "count", n)
 	}
 }
 
-// Collect removes the runs for good that were deleted before a time, in all workspaces. It returns
-// how many they were. One that cannot be removed is left for the next time.
+// Collect removes the runs and logged models for good that were deleted before a time, in all
+// workspaces. It returns how many they were. One that cannot be removed is left for the next time.
 func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 	var all []Workspace
 	err := s.DB.View(ctx, func(tx *store.Tx) error {
@@ -38,7 +40,7 @@ func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 		for _, d := range docs {
 			ws, err := WorkspaceOf(d)
 			if err != nil {
-				s.Log.Error("deleted runs of a workspace not removed", "workspace", d.Name, "err", err)
+				s.Log.Error("deleted runs and models of a workspace not removed", "workspace", d.Name, "err", err)
 				continue
 			}
 			all = append(all, ws)
@@ -56,14 +58,14 @@ func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 			return removed, ctx.Err()
 		}
 		if err != nil {
-			s.Log.Error("deleted runs of a workspace not removed", "workspace", ws.Of.Name, "err", err)
+			s.Log.Error("deleted runs and models of a workspace not removed", "workspace", ws.Of.Name, "err", err)
 		}
 	}
 	return removed, nil
 }
 
-// collect removes the runs of a workspace. One that nobody uses is opened only for something to
-// remove.
+// collect removes the runs and models of a workspace. One that nobody uses is opened only for
+// something to remove.
 func (s *Service) collect(ctx context.Context, ws Workspace, before time.Time) (int, error) {
 	s.mu.Lock()
 	w := s.spaces[ws.ID]
@@ -80,18 +82,31 @@ func (s *Service) collect(ctx context.Context, ws Workspace, before time.Time) (
 	return w.collect(ctx, before)
 }
 
-// hasDue says whether a workspace that is not open has a run that was deleted before a time.
-func (s *Service) hasDue(ctx context.Context, ws Workspace, before time.Time) (due bool, err error) {
+// hasDue says whether a workspace that is not open has a run or model that was deleted before a
+// time.
+func (s *Service) hasDue(ctx context.Context, ws Workspace, before time.Time) (bool, error) {
+	due, err := hasDue[run](ctx, s.DB, ws.Key, kindRuns, before)
+	if due || err != nil {
+		return due, err
+	}
+	return hasDue[loggedModel](ctx, s.DB, ws.Key, kindLogged, before)
+}
+
+func hasDue[T any, P interface {
+	*T
+	entity
+	due(before time.Time) bool
+}](ctx context.Context, db *store.DB, workspace, kind string, before time.Time) (due bool, err error) {
 	for after, more := int64(0), true; more && !due; { // a transaction for each page: others write
-		err := s.DB.View(ctx, func(tx *store.Tx) error {
-			docs, err := tx.List(store.Query{Workspace: ws.Key, Kind: kindRuns, Asc: true, After: after})
+		err := db.View(ctx, func(tx *store.Tx) error {
+			docs, err := tx.List(store.Query{Workspace: workspace, Kind: kind, Asc: true, After: after})
 			more = len(docs) == 1000
 			for _, d := range docs {
-				r, err := decode[run](d)
+				e, err := decode[T, P](d)
 				if err != nil {
 					return err
 				}
-				due, after = due || r.due(before), d.ID
+				due, after = due || e.due(before), d.ID
 			}
 			return err
 		})
@@ -107,45 +122,78 @@ func (r *run) due(before time.Time) bool {
 	return r.Stage == deleted && r.Deleted > 0 && r.Deleted < before.UnixMilli()
 }
 
+// due says whether a model was deleted before a time. Nothing changes it after that.
+func (m *loggedModel) due(before time.Time) bool {
+	return m.Deleted && m.Updated < before.UnixMilli()
+}
+
 func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) {
-	var ids, leaving []string
+	var runs, models []string
 	w.view(func(x *index) {
 		for id, n := range x.runs {
 			if n.r.doc != nil && n.r.due(before) {
-				ids = append(ids, id)
+				runs = append(runs, id)
+			}
+		}
+		for id, m := range x.logged {
+			if m.due(before) {
+				models = append(models, id)
 			}
 		}
 	})
-	for _, id := range ids {
-		leaves, err := w.emptyRun(ctx, id, before)
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		if err != nil {
-			w.s.Log.Error("deleted run not removed", "run", id, "err", err)
-		} else if leaves {
-			leaving = append(leaving, id)
-		}
-	}
-	if len(leaving) == 0 {
-		return 0, nil
-	}
-	if done, err := w.points.Drop(leaving); err != nil || !done {
+	runs, err := w.emptied(ctx, runs, func(id string) (bool, error) { return w.emptyRun(ctx, id, before) })
+	if err != nil {
 		return 0, err
 	}
-	for i, id := range leaving {
+	models, err = w.emptied(ctx, models, func(id string) (bool, error) { return w.emptyLogged(ctx, id, before) })
+	if err != nil || len(runs)+len(models) == 0 {
+		return 0, err
+	}
+	if done, err := w.points.Drop(slices.Concat(runs, models)); err != nil || !done {
+		return 0, err
+	}
+	n, err := removeAll[run](ctx, w, kindRuns, runs)
+	if err != nil {
+		return n, err
+	}
+	more, err := removeAll[loggedModel](ctx, w, kindLogged, models)
+	return n + more, err
+}
+
+// emptied is those whose files could be removed.
+func (w *workspace) emptied(ctx context.Context, ids []string, empty func(id string) (leaves bool, err error)) (out []string, err error) {
+	for _, id := range ids {
+		leaves, err := empty(id)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			w.s.Log.Error("deleted run or model not removed", "id", id, "err", err)
+		} else if leaves {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// removeAll removes the documents of runs or models, and returns how many.
+func removeAll[T any, P interface {
+	*T
+	entity
+}](ctx context.Context, w *workspace, kind string, ids []string) (int, error) {
+	for i, id := range ids {
 		err := w.update(ctx, func(x *change) error {
-			r, err := find[run](x, kindRuns, id, "")
-			if err != nil || r == nil {
+			e, err := find[T, P](x, kind, id, "")
+			if err != nil || e == nil {
 				return err
 			}
-			return x.remove(r)
+			return x.remove(e)
 		})
 		if err != nil {
 			return i, err
 		}
 	}
-	return len(leaving), nil
+	return len(ids), nil
 }
 
 // emptyRun removes the files of a deleted run, unless it is a job's that is still there, or a
@@ -155,7 +203,7 @@ func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (
 	folder := locate.ArtifactPath(id)
 	err := w.update(ctx, func(x *change) error {
 		r, err := find[run](x, kindRuns, id, "")
-		leaves = err == nil && r != nil && r.Stage == deleted && r.Deleted < before.UnixMilli() && !w.registers(r)
+		leaves = err == nil && r != nil && r.Stage == deleted && r.Deleted < before.UnixMilli() && !w.registers(r.URI, runsScheme+r.ID)
 		if !leaves {
 			return err
 		}
@@ -170,7 +218,7 @@ func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (
 			leaves = false
 			return err
 		}
-		r.Leaving = true
+		x.state, r.Leaving = true, true
 		return x.save(r)
 	})
 	if err != nil || !leaves {
@@ -179,10 +227,35 @@ func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (
 	return true, w.s.DB.Update(ctx, func(tx *store.Tx) error { return blob.Erase(tx, w.Artifacts, folder) })
 }
 
-// registers says whether a version of a registered model has its files in a run.
-func (w *workspace) registers(r *run) bool {
-	roots := []string{runsScheme + r.ID}
-	if root, ours := proxied(r.URI); ours {
+// emptyLogged removes the files of a deleted logged model, unless a registered version has files of
+// it.
+func (w *workspace) emptyLogged(ctx context.Context, id string, before time.Time) (bool, error) {
+	leaves := false
+	err := w.update(ctx, func(x *change) error {
+		m, err := find[loggedModel](x, kindLogged, id, "")
+		leaves = err == nil && m != nil && m.due(before) && !w.registers(m.URI)
+		if !leaves {
+			return err
+		}
+		root, ours := proxied(m.URI)
+		if !ours {
+			return nil // the files are elsewhere, where this server does not go
+		}
+		folder := otherArtifacts + root
+		version, err := blob.VersionBelow(x.tx, w.Artifacts, folder)
+		if err != nil || version != "" {
+			leaves = false
+			return err
+		}
+		return blob.Erase(x.tx, w.Artifacts, folder)
+	})
+	return leaves, err
+}
+
+// registers says whether a version of a registered model has its files at an artifact URI, or below
+// one of other roots.
+func (w *workspace) registers(uri string, roots ...string) bool {
+	if root, ours := proxied(uri); ours {
 		roots = append(roots, path.Clean(root))
 	}
 	found := false

@@ -161,3 +161,54 @@ func TestCollectReachesAllWorkspaces(t *testing.T) {
 	}
 	s.want(http.StatusNotFound, "GET", "runs/get?run_id="+id, nil)
 }
+
+// TestDeletedModelsAreCollected: logged models count in the sizes of experiments, and what was
+// deleted before the time is gone with its points and files, also after a restart and in a
+// workspace that nobody has used since. One whose files are a registered version's stays.
+func TestDeletedModelsAreCollected(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	run := s.newRun("0", nil)
+	ids := map[string]string{}
+	for _, name := range []string{"gone", "kept", "registered"} {
+		id := at(s.must("POST", "logged-models", obj{"experiment_id": "0", "name": name}), "model", "info", "model_id").(string)
+		ids[name] = id
+		s.must("POST", "runs/log-metric", obj{"run_id": run, "key": "acc", "value": 1, "timestamp": 1, "model_id": id})
+		if code, _, out := s.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/0/models/"+id+"/artifacts/f/a.txt", "text/plain", "text"); code != http.StatusOK {
+			t.Fatalf("%d %s", code, out)
+		}
+	}
+	s.must("POST", "registered-models/create", obj{"name": "m"})
+	s.must("POST", "model-versions/create", obj{"name": "m", "source": "models:/" + ids["registered"]})
+	sizes := func(want string) {
+		t.Helper()
+		e := at(s.must("GET", "/api/2.0/berth/experiments/sizes", nil), "experiments", 0)
+		if got := fmt.Sprint(at(e, "runs"), at(e, "logged_models"), at(e, "points"), at(e, "files"), at(e, "file_bytes")); got != want {
+			t.Errorf("sizes are %s, want %s", got, want)
+		}
+	}
+	sizes("1 3 4 3 12") // a point of the run, which has one value, and one of each model
+	for _, name := range []string{"gone", "registered"} {
+		s.must("DELETE", "logged-models/"+ids[name], nil)
+	}
+	if n, err := s.s.Collect(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
+		t.Fatalf("%d models were removed before their time: %v", n, err)
+	}
+	s.must("GET", "logged-models/"+ids["gone"]+"?allow_deleted=true", nil)
+	s.stop()
+	s = start(t, dir)
+	if n, err := s.s.Collect(t.Context(), time.Now().Add(time.Second)); n != 1 || err != nil {
+		t.Fatalf("%d models were removed: %v", n, err)
+	}
+	for range 2 {
+		s.want(http.StatusNotFound, "GET", "logged-models/"+ids["gone"]+"?allow_deleted=true", nil)
+		s.must("GET", "logged-models/"+ids["kept"], nil)
+		s.must("GET", "logged-models/"+ids["registered"]+"?allow_deleted=true", nil)
+		if found := s.must("POST", "logged-models/search", obj{"experiment_ids": []string{"0"}})["models"].([]any); len(found) != 1 {
+			t.Errorf("%d models are found", len(found))
+		}
+		sizes("1 2 3 2 8")
+		s.stop()
+		s = start(t, dir)
+	}
+}

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 const (
 	kindExperiments = "mlflow/experiments"
 	kindRuns        = "mlflow/runs"
+	kindDatasets    = "mlflow/runs/datasets"
 	kindLogged      = "mlflow/logged-models"
 	kindRegistered  = "mlflow/registered-models"
 	kindVersions    = "mlflow/registered-models/versions"
@@ -23,7 +25,8 @@ const (
 
 // stored is what every entity has.
 type stored struct {
-	doc *store.Doc // nil for what was never written
+	doc  *store.Doc // nil for what was never written
+	size int        // of it as it was written, in bytes
 }
 
 func (s *stored) document() *stored { return s }
@@ -72,16 +75,15 @@ type run struct {
 	Leaving      bool `json:",omitempty"`
 	Params, Tags map[string]string
 	Datasets     []datasetInput `json:",omitempty"`
-	ModelInputs  []string       `json:",omitempty"`
-	ModelOutputs []modelOutput  `json:",omitempty"`
+	// Apart is how many bytes of texts of datasets are in documents of their own, see dataset.go.
+	Apart        int           `json:",omitempty"`
+	ModelInputs  []string      `json:",omitempty"`
+	ModelOutputs []modelOutput `json:",omitempty"`
 	// Job is the job whose token made the run: it may write to it.
 	Job string `json:",omitempty"`
 	// Imported is who brought the run over from another server; "" for one that began here.
 	Imported string `json:",omitempty"`
 }
-
-// ofJob says whether the run is a job itself, not one that a job's code made.
-func (r *run) ofJob() bool { return r.Job != "" && r.Job == r.ID }
 
 func (r *run) place() (kind, name, version, hash, parent string) {
 	return kindRuns, r.ID, "", "", ""
@@ -99,6 +101,7 @@ type dataset struct {
 type datasetInput struct {
 	Tags    []pair  `json:"tags,omitempty"`
 	Dataset dataset `json:"dataset"`
+	Apart   int     `json:"apart,omitempty"` // the number of the document with its texts, if they are long
 }
 
 type modelOutput struct {
@@ -129,6 +132,7 @@ type registered struct {
 	Tags                  map[string]string
 	Aliases               map[string]int
 	Last                  int    // the last version number given out
+	Gaps                  []gap  `json:",omitempty"` // numbers up to it that were not
 	User                  string `json:",omitempty"` // who made it
 }
 
@@ -182,9 +186,24 @@ func decode[T any, P interface {
 	p := P(&v)
 	bare := *d
 	bare.Own = nil // the entity has it
-	p.document().doc = &bare
+	p.document().doc, p.document().size = &bare, len(d.Own)
 	return p, nil
 }
 
+// maxEntity bounds an entity as it is written, in bytes: each change writes it whole, and everybody
+// else's wait meanwhile.
+const maxEntity = 4 << 20
+
 // encode writes an entity; NaN never comes here.
-func encode(e entity) (json.RawMessage, error) { return json.Marshal(e) }
+func encode(e entity) (json.RawMessage, error) { return marshal(e) }
+
+// marshal is json.Marshal without escapes for HTML, which make six bytes of one.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -46,20 +46,22 @@ func (c *call) experimentOf(id string) (*experiment, error) {
 	return e, c.mayExperiment(id)
 }
 
+// nameIsFree refuses a name that another experiment than id has.
+func (c *change) nameIsFree(name, id string) error {
+	old, err := findNamed[experiment](c, kindExperiments, name)
+	if err == nil && old == nil && name == "Default" { // it may not be written yet, or have another name by now
+		old, err = c.findExperiment("0")
+	}
+	if err == nil && old != nil && old.Name == name && old.ID != id {
+		return refuse(alreadyExists, "Experiment(name=%s) already exists.", name)
+	}
+	return err
+}
+
 // newExperiment makes an experiment in a change.
 func (c *change) newExperiment(name, location string, tags []pair) (*experiment, error) {
-	if old, err := findNamed[experiment](c, kindExperiments, name); err != nil {
+	if err := c.nameIsFree(name, ""); err != nil {
 		return nil, err
-	} else if old != nil || name == "Default" {
-		// The default experiment may not be written yet, or have another name by now.
-		if old == nil {
-			if old, err = c.findExperiment("0"); err != nil {
-				return nil, err
-			}
-		}
-		if old.Name == name {
-			return nil, refuse(alreadyExists, "Experiment(name=%s) already exists.", name)
-		}
 	}
 	n, err := find[counters](c, kindCounters, "counters", "")
 	if err != nil {
@@ -99,7 +101,7 @@ func checkExperimentName(name string) error {
 }
 
 // checkLocation refuses artifact locations that cannot have runs below them.
-func checkLocation(location string) (string, error) {
+func (c *call) checkLocation(location string) (string, error) {
 	if location == "" {
 		return "", nil
 	}
@@ -111,8 +113,17 @@ func checkLocation(location string) (string, error) {
 	if err != nil || strings.Contains(q, "..") {
 		return "", invalid("Invalid query string: %s", query)
 	}
-	if strings.HasPrefix(location, "runs:") {
+	switch schemeOf(location) {
+	case "runs":
 		return "", invalid("Artifact location cannot be a runs:/ URI. Given: '%s'", location)
+	case artifactScheme: // below it the server finds whose a file is by the path
+		p, ours := proxied(location)
+		if safe, err := safePath(p); !ours || err != nil || safe != p || p == "" || strings.ContainsAny(p, "/%?") {
+			return "", invalid("Invalid artifact location: '%s'. On this server it has one name and nothing else: mlflow-artifacts:/NAME.", location)
+		}
+	}
+	if !fit(location, c.s.Locator.Zone) {
+		return "", unfit("artifact location", location)
 	}
 	if len(location) > 2048 {
 		return "", invalid("Invalid artifact path length. The length of the artifact path cannot be greater than 2048 characters.")
@@ -128,7 +139,7 @@ func createExperiment(c *call) (any, error) {
 	if err := checkExperimentName(name); err != nil {
 		return nil, err
 	}
-	location, err := checkLocation(given)
+	location, err := c.checkLocation(given)
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +224,9 @@ func (c *call) changeExperiment(id string, fn func(*change, *experiment) error) 
 	return empty, nil
 }
 
-// stageRuns moves the runs of an experiment to a stage.
-func (c *change) stageRuns(id, stage string) error {
+// stageRuns moves the runs of an experiment to a stage, each of which may be moved.
+func (c *change) stageRuns(id, stage string, may func(*run) error) error {
+	c.state = true
 	var ids []string
 	c.w.view(func(x *index) {
 		for n := range x.nodes(id) {
@@ -228,6 +240,9 @@ func (c *change) stageRuns(id, stage string) error {
 		}
 		if r.Stage == stage || r.Leaving {
 			continue
+		}
+		if err := may(r); err != nil {
+			return err
 		}
 		r.stage(stage, c.now())
 		if err := c.save(r); err != nil {
@@ -244,7 +259,7 @@ func deleteExperiment(c *call) (any, error) {
 			return noExperiment(id)
 		}
 		e.Stage, e.Updated = deleted, x.now()
-		return x.stageRuns(id, deleted)
+		return x.stageRuns(id, deleted, func(r *run) error { return c.mayDelete(x, file{run: r}) })
 	})
 }
 
@@ -255,7 +270,7 @@ func restoreExperiment(c *call) (any, error) {
 			return noExperiment(id)
 		}
 		e.Stage, e.Updated = active, x.now()
-		return x.stageRuns(id, active)
+		return x.stageRuns(id, active, func(*run) error { return nil })
 	})
 }
 
@@ -271,10 +286,8 @@ func updateExperiment(c *call) (any, error) {
 		if e.Name == name {
 			return nil
 		}
-		if old, err := findNamed[experiment](x, kindExperiments, name); err != nil {
+		if err := x.nameIsFree(name, id); err != nil {
 			return err
-		} else if old != nil && old.ID != id {
-			return refuse(alreadyExists, "Experiment(name=%s) already exists.", name)
 		}
 		e.Name, e.Updated = name, x.now()
 		return nil

@@ -7,30 +7,36 @@ import (
 )
 
 // parseBatch reads a batch as clients write it, without building a tree. Anything that is not quite
-// right makes it give up: slowBatch reads it then, and says what is wrong.
+// right or too much, a field that it does not know or one that comes twice makes it give up:
+// slowBatch reads it then, and says what is wrong.
 func parseBatch(body []byte) (*batch, bool) {
 	p := parser{b: body}
 	b := &batch{}
-	ok := p.fields(func(name string) bool {
+	var run, metrics, params, tags bool
+	once := func(seen *bool) bool {
+		first := !*seen
+		*seen = true
+		return first
+	}
+	ok := p.fields(func(name string) (ok bool) {
 		switch name {
 		case "run_id", "run_uuid", "runId":
-			id, ok := p.plainText()
-			if ok && id != "" {
-				b.run = id
+			if once(&run) {
+				b.run, ok = p.plainText()
 			}
 			return ok
 		case "metrics":
-			return p.elements(func() bool {
+			return once(&metrics) && p.elements(func() bool {
 				m, ok := p.metric()
 				b.metrics = append(b.metrics, m)
-				return ok
+				return ok && len(b.metrics) <= maxBatchMetrics
 			})
 		case "params":
-			return p.elements(func() bool { return p.pair(&b.params) })
+			return once(&params) && p.elements(func() bool { return p.pair(&b.params) && len(b.params) <= maxBatchParams })
 		case "tags":
-			return p.elements(func() bool { return p.pair(&b.tags) })
+			return once(&tags) && p.elements(func() bool { return p.pair(&b.tags) && len(b.tags) <= maxBatchTags })
 		}
-		return p.skip()
+		return false
 	})
 	p.space()
 	return b, ok && p.i == len(body) && b.run != ""
@@ -127,7 +133,7 @@ func (p *parser) integer() (int64, bool) {
 		n = 10*n + int64(p.b[p.i]-'0')
 		p.i++
 	}
-	if p.i == first || p.i-first > 18 || p.i < len(p.b) && (p.b[p.i] == '.' || p.b[p.i]|0x20 == 'e') { // as others write integers too
+	if p.i == first || p.b[first] == '0' && p.i > first+1 || p.i-first > 18 || p.i < len(p.b) && (p.b[p.i] == '.' || p.b[p.i]|0x20 == 'e') { // as others write integers too
 		p.i = start
 		return 0, false
 	}
@@ -193,8 +199,7 @@ func (p *parser) pair(to *[]pair) bool {
 			x.Value, ok = p.plainText()
 			return ok
 		}
-		_, err := p.value(1)
-		return err == nil
+		return false
 	})
 	*to = append(*to, x)
 	return ok && x.Key != ""
@@ -221,7 +226,7 @@ func (p *parser) metric() (metric, bool) {
 			m.Dataset, ok = p.plainText()
 		case "dataset_digest":
 			m.Digest, ok = p.plainText()
-		default:
+		case "run_id": // clients send it; the batch's counts
 			ok = p.skip()
 		}
 		return ok

@@ -1,12 +1,17 @@
 package track
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"syscall"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track/points"
 )
 
 // A fault is an error as MLflow's clients know it.
@@ -48,6 +53,10 @@ func refuse(code, format string, args ...any) error {
 
 func invalid(format string, args ...any) error { return refuse(invalidParameter, format, args...) }
 
+// interrupted is the error of a request whose context ended: its client has gone, which reads no
+// answer, or the server is stopping.
+func interrupted() error { return refuse(unavailable, "The request was interrupted; send it again") }
+
 func missing(format string, args ...any) error { return refuse(doesNotExist, format, args...) }
 
 var codes = map[berth.Code]string{
@@ -56,11 +65,21 @@ var codes = map[berth.Code]string{
 	berth.Unsupported: notImplemented, berth.Unavailable: unavailable,
 }
 
-// faultOf gives any error MLflow's shape; ok is false for a fault of ours, whose words stay in the
-// log.
-func faultOf(err error) (f *fault, ok bool) {
+// faultOf gives any error MLflow's shape. known is false for errors of the server, whose text goes
+// to its log only.
+func faultOf(err error) (f *fault, known bool) {
 	if errors.As(err, &f) {
 		return f, true
+	}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return faultOf(interrupted())
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &fault{Code: unavailable, Message: "The server's disk is full: free some space and try again"}, false
+	case errors.Is(err, points.ErrClosed), errors.Is(err, os.ErrClosed), errors.Is(err, store.ErrClosed):
+		return &fault{Code: unavailable, Message: "The server is stopping, or the workspace was deleted; send the request again"}, true
+	case errors.Is(err, points.ErrBehind):
+		return &fault{Code: unavailable, Message: "Points come faster than they are read; send the request again"}, true
 	}
 	var e *berth.Error
 	if errors.As(err, &e) {

@@ -1,6 +1,7 @@
 package track_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestFaults(t *testing.T) {
 		{"POST", "experiments/create", obj{"name": 123}, invalid, "Invalid value 123 for parameter 'name' supplied:  Hint: Value was of type 'int'. See the API docs"},
 		{"POST", "experiments/create", `{"name": "x"`, invalid, "Missing value for required parameter 'name'"},
 		{"POST", "experiments/create", `[1]`, invalid, "The request must be a JSON object"},
-		{"POST", "experiments/create", strings.Repeat("[", 100_000), invalid, "Missing value for required parameter 'name'"},
+		{"POST", "experiments/create", strings.Repeat("[", 100_000), invalid, "The request is nested more than 64 levels deep"},
 		{"POST", "experiments/create", obj{"name": "dead"}, exists, "Experiment(name=dead) already exists"},
 		{"POST", "experiments/create", obj{"name": "Default"}, exists, "Experiment(name=Default) already exists"},
 		{"GET", "experiments/get?experiment_id=987", nil, absent, "No Experiment with id=987 exists"},
@@ -106,6 +107,20 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
+	for _, n := range []string{"+1", "01", "-01", "00", "1.", ".5", "1e", "1e+", "--1", "1-1", "0x1", "1_0"} {
+		for _, field := range []string{"value", "timestamp", "step"} {
+			metric := obj{"key": "m", "value": "V", "timestamp": "T", "step": "S"}
+			metric[field] = "N"
+			raw, err := json.Marshal(metric)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.NewReplacer(`"N"`, n, `"V"`, "-0.5e+1", `"T"`, "10", `"S"`, "0").Replace(string(raw))
+			s.want(400, "POST", "runs/log-batch", `{"run_id": "`+run+`", "metrics": [`+text+`]}`)
+			s.want(400, "POST", "runs/log-metric", `{"run_id": "`+run+`", `+text[1:])
+		}
+	}
+	s.must("POST", "runs/log-batch", `{"run_id": "`+run+`", "metrics": [{"key": "n", "value": -0.5e+1, "timestamp": 10, "step": 0}]}`)
 	if h := s.must("GET", "metrics/get-history?metric_key=m&run_id="+run, nil); len(h) != 0 {
 		t.Errorf("refused metrics were kept: %v", h)
 	}

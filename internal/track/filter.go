@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // What a clause is about.
@@ -41,7 +40,8 @@ type clause struct {
 	op     string
 	number float64
 	text   string
-	list   []string
+	list   []string        // of IN, each once
+	among  map[string]bool // the same
 }
 
 var (
@@ -50,10 +50,11 @@ var (
 	pairOps   = []string{"!=", "=", "ILIKE", "IS NOT NULL", "IS NULL", "LIKE"}
 )
 
-// maxFilter and maxClauses bound a filter; longer ones are nobody's.
+// maxFilter, maxClauses and maxList, of IN, bound a filter; longer ones are nobody's.
 const (
 	maxFilter  = 1 << 20
 	maxClauses = 100
+	maxList    = 10_000
 )
 
 // parse reads a filter.
@@ -237,6 +238,9 @@ func (p *filterParser) value(c *clause) error {
 	switch {
 	case v.kind == tokenText && ok:
 		c.text = text
+		if c.op == "LIKE" || c.op == "ILIKE" {
+			return checkPattern(text)
+		}
 		return nil
 	case v.kind == tokenName || v.kind == tokenText:
 		return invalid("Parameter value is either not quoted or unidentified quote types used for string value %s. Use either single or "+
@@ -270,7 +274,15 @@ func (p *filterParser) list(c *clause) error {
 			}
 			return bad
 		}
-		c.list = append(c.list, text)
+		if !c.among[text] {
+			if len(c.list) == maxList {
+				return invalid("A list in the filter has more than %d values: ask for them in several searches", maxList)
+			}
+			if c.among == nil {
+				c.among = map[string]bool{}
+			}
+			c.list, c.among[text] = append(c.list, text), true
+		}
 		switch sep := p.next(); sep.text {
 		case ",":
 			if p.peek().text == ")" && len(c.list) > 0 { // a trailing comma, as Python writes tuples of one
@@ -306,9 +318,9 @@ func (c *clause) matches(v string, has bool) bool {
 	case "ILIKE":
 		return like(strings.ToLower(v), strings.ToLower(c.text))
 	case "IN":
-		return slices.Contains(c.list, v)
+		return c.among[v]
 	case "NOT IN":
-		return !slices.Contains(c.list, v)
+		return !c.among[v]
 	}
 	return false
 }
@@ -334,35 +346,4 @@ func (c *clause) matchesNumber(v float64, has bool) bool {
 		return v >= c.number
 	}
 	return false
-}
-
-// like matches % with anything and _ with any character.
-func like(s, pattern string) bool {
-	star, at := -1, 0 // the last % and where its match ends
-	i, j := 0, 0
-	for i < len(s) {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		if j < len(pattern) {
-			if pattern[j] == '%' {
-				star, at = j, i
-				j++
-				continue
-			}
-			_, psize := utf8.DecodeRuneInString(pattern[j:])
-			if pattern[j] == '_' || s[i:i+size] == pattern[j:j+psize] {
-				i, j = i+size, j+psize
-				continue
-			}
-		}
-		if star < 0 {
-			return false
-		}
-		_, size = utf8.DecodeRuneInString(s[at:])
-		at += size
-		i, j = at, star+1
-	}
-	for j < len(pattern) && pattern[j] == '%' {
-		j++
-	}
-	return j == len(pattern)
 }

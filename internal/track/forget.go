@@ -31,8 +31,8 @@ func Forget(tx *store.Tx, id string) error {
 	return tx.Insert(&store.Doc{Kind: kindForgotten, Name: id})
 }
 
-// Run removes the points of workspaces that were deleted, and once an hour the runs that were
-// deleted long enough ago, until ctx ends.
+// Run removes the points of workspaces that were deleted, and once an hour the runs and logged
+// models that were deleted long enough ago, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	collect := time.Now().Add(collectPause)
 	for {

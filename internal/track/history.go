@@ -6,12 +6,52 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// history is the points of a metric of a run that the caller may see.
-func (c *call) history(id, key string) ([]points.Point, error) {
-	if _, err := c.runOf(id); err != nil {
-		return nil, err
+// pieceSize is how many points of a history are read at a time.
+const pieceSize = 4096
+
+// pieces calls fn with the points of a reader, some at a time, until it does not want more. Of a
+// long series each piece is read in a turn of the caller's, and fn runs outside of it: a slow
+// client takes nobody's turn.
+func (c *call) pieces(r *points.Reader, fn func([]points.Point) (more bool, err error)) error {
+	p := make([]points.Point, min(max(r.Most(), 1), pieceSize))
+	for {
+		n, err := c.piece(r, p)
+		if n > 0 {
+			if more, err := fn(p[:n]); !more || err != nil {
+				return err
+			}
+		}
+		if n == 0 || err != nil {
+			return err
+		}
 	}
-	return c.points.History(id, key)
+}
+
+// piece reads a piece in a turn.
+func (c *call) piece(r *points.Reader, p []points.Point) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, interrupted()
+	}
+	if r.Most() >= longSeries {
+		done, err := c.s.histories.take(c.ctx, c.who.User, turnsOfUser)
+		if err != nil {
+			return 0, err
+		}
+		defer done()
+	}
+	return r.Next(p)
+}
+
+// reader is a reader of a series. Long ones are made in a turn: it may have to sort new points.
+func (c *call) reader(id, key string) (*points.Reader, error) {
+	if _, n := c.points.State(id, key); n >= longSeries {
+		done, err := c.s.histories.take(c.ctx, c.who.User, turnsOfUser)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
+	return c.points.Reader(id, key), nil
 }
 
 func getHistory(c *call) (any, error) {
@@ -25,16 +65,39 @@ func getHistory(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.history(id, key)
+	if _, err := c.runOf(id); err != nil {
+		return nil, err
+	}
+	r, err := c.reader(id, key)
 	if err != nil {
 		return nil, err
 	}
-	p, next := page(p, from, limit, query)
-	views := make([]metricView, len(p))
-	for i := range p {
-		views[i] = viewOf(key, p[i])
+	out, skip, left, more := c.listWriter("metrics"), from, limit, map[string]string{}
+	err = c.pieces(r, func(p []points.Point) (bool, error) {
+		if err := c.s.leads(); err != nil {
+			return false, err
+		}
+		before := min(skip, len(p))
+		p, skip = p[before:], skip-before
+		for _, q := range p[:min(len(p), left)] {
+			if err := out.add(viewOf(key, q)); err != nil {
+				return false, err
+			}
+		}
+		if len(p) > left {
+			more["next_page_token"] = tokenOf(from+limit, query)
+			return false, nil
+		}
+		left -= len(p)
+		return true, nil
+	})
+	if err == nil && out.w == nil {
+		err = c.s.leads()
 	}
-	return paged("metrics", views, next), nil
+	if err == nil {
+		err = out.end(more)
+	}
+	return nil, err
 }
 
 // The limits of the calls for several runs.
@@ -59,22 +122,32 @@ func getHistoryBulk(c *call) (any, error) {
 		return nil, err
 	}
 	views := []metricView{}
-	for _, id := range slices.Sorted(slices.Values(ids)) {
-		r := c.run(id)
-		if r == nil {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		if c.run(id) == nil {
 			continue
 		}
-		p, err := c.history(id, key)
+		if _, err := c.runOf(id); err != nil {
+			return nil, err
+		}
+		room := limit - int64(len(views))
+		if room <= 0 {
+			continue
+		}
+		r, err := c.reader(id, key)
 		if err != nil {
 			return nil, err
 		}
-		for i := range p {
-			if int64(len(views)) >= limit {
-				break
+		err = c.pieces(r, func(p []points.Point) (bool, error) {
+			for _, q := range p[:min(int64(len(p)), room)] {
+				v := viewOf(key, q)
+				v.Run = id
+				views = append(views, v)
+				room--
 			}
-			v := viewOf(key, p[i])
-			v.Run = id
-			views = append(views, v)
+			return room > 0, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return map[string]any{"metrics": views}, nil
@@ -110,48 +183,31 @@ func getHistoryInterval(c *call) (any, error) {
 	if err := c.done(); err != nil {
 		return nil, err
 	}
-	views := []metricView{}
-	for _, id := range ids {
-		var in func(points.Point) bool
-		if c.has("start_step") {
-			in = func(q points.Point) bool { return from <= q.Step && q.Step <= to }
+	for _, id := range ids { // before anything is sent
+		if _, err := c.runOf(id); err != nil {
+			return nil, err
 		}
+	}
+	var in func(points.Point) bool
+	if c.has("start_step") {
+		in = func(q points.Point) bool { return from <= q.Step && q.Step <= to }
+	}
+	out := c.listWriter("metrics")
+	for _, id := range ids {
 		p, err := c.thin(id, key, thin, in)
 		if err != nil {
+			return nil, err
+		}
+		if err := c.s.leads(); err != nil {
 			return nil, err
 		}
 		for _, q := range p {
 			v := viewOf(key, q)
 			v.Run = id
-			views = append(views, v)
+			if err := out.add(v); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return paged("metrics", views, ""), nil
-}
-
-// thin is what a thinning leaves of the points of a metric, of those that are in.
-func (c *call) thin(id, key string, t thinning, in func(points.Point) bool) ([]points.Point, error) {
-	if _, err := c.runOf(id); err != nil {
-		return nil, err
-	}
-	if in == nil {
-		state, n := c.points.State(id, key)
-		if n < longSeries {
-			return c.thinAll(id, key, t)
-		}
-		chart := chartKey{state: state, limit: t.most()}
-		_, chart.envelope = t.(*envelope)
-		return c.charts.get(chart, func() ([]points.Point, error) { return c.thinAll(id, key, t) })
-	}
-	p, err := c.points.History(id, key)
-	return thinned(t, slices.DeleteFunc(p, func(q points.Point) bool { return !in(q) })), err
-}
-
-// thinAll is what a thinning leaves of all points of a metric.
-func (c *call) thinAll(id, key string, t thinning) ([]points.Point, error) {
-	if ok, err := c.points.Walk(id, key, t.begin, t.each); ok || err != nil {
-		return t.rest(), err
-	}
-	p, err := c.points.History(id, key)
-	return thinned(t, p), err
+	return nil, out.end(map[string]string{})
 }

@@ -1,16 +1,19 @@
 package track
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/berthml/berth"
 )
 
-// Runs and logged models that were made by another MLflow server keep their ids here: other runs,
-// models and people name them by those. Bringing one over again changes what was brought over
-// before and nothing else.
+// Runs and logged models that were made by another MLflow server keep their ids here, and versions
+// of registered models their numbers: other runs, models and people name them by those. Bringing
+// one over again changes what was brought over before and nothing else.
 
-// tagImported says where something was brought over from.
-const tagImported = "berth.imported_from"
+// tagImportDone says that something was brought over whole.
+const tagImportDone = "berth.import_done"
 
 // isForeignRun reports whether id is one that MLflow gives a run.
 func isForeignRun(id string) bool {
@@ -42,7 +45,11 @@ func (c *call) foreign(id string, valid func(string) bool) (experiment string, p
 		}
 		setTag(&tags, t)
 	}
-	setTag(&tags, pair{tagImported, c.need("from")})
+	from := c.need("from")
+	if err := checkLength("from", maxSource, from); err != nil {
+		c.fail(err)
+	}
+	setTag(&tags, pair{berth.TagImportedFrom, from})
 	return experiment, params, tags
 }
 
@@ -54,6 +61,16 @@ func wasHere(id string) error {
 // and do not count.
 func (c *call) mayImport(by string) bool { return by != "" && (by == c.who.User || c.who.Admin) }
 
+// with is what was brought over, and what was added here since.
+func with(theirs, here map[string]string) map[string]string {
+	for k, v := range here {
+		if _, ok := theirs[k]; !ok && k != tagImportDone {
+			setTag(&theirs, pair{k, v})
+		}
+	}
+	return theirs
+}
+
 // importRun writes a run of another server. Its points are logged afterwards, as any run's.
 func importRun(c *call) (any, error) {
 	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0), Imported: c.who.User}
@@ -63,6 +80,9 @@ func importRun(c *call) (any, error) {
 	if c.has("end_time") {
 		end := c.int("end_time", 0)
 		r.End = &end
+	}
+	if err := cmp.Or(checkLength("run_name", maxTagValue, r.Name), checkLength("user_id", maxUser, r.User)); err != nil {
+		c.fail(err)
 	}
 	var experiment string
 	experiment, r.Params, r.Tags = c.foreign(r.ID, isForeignRun)
@@ -92,14 +112,15 @@ func importRun(c *call) (any, error) {
 		r.doc = nil
 		if old != nil {
 			r.doc, r.Experiment, r.URI, r.Stage, r.Deleted = old.doc, old.Experiment, old.URI, old.Stage, old.Deleted
-			r.Datasets, r.ModelInputs, r.ModelOutputs = old.Datasets, old.ModelInputs, old.ModelOutputs
+			r.Params, r.Tags = with(r.Params, old.Params), with(r.Tags, old.Tags)
+			r.Datasets, r.Apart, r.ModelInputs, r.ModelOutputs = old.Datasets, old.Apart, old.ModelInputs, old.ModelOutputs
 		}
 		return x.save(r)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"run": c.runView(r)}, nil
+	return c.runAnswer(r)
 }
 
 // importLogged writes a logged model of another server.
@@ -110,6 +131,9 @@ func importLogged(c *call) (any, error) {
 	}
 	var experiment string
 	experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
+	if err := cmp.Or(checkLength("name", maxTagValue, m.Name), m.checkReferences()); err != nil {
+		c.fail(err)
+	}
 	if err := c.done(); err != nil {
 		return nil, err
 	}
@@ -130,7 +154,9 @@ func importLogged(c *call) (any, error) {
 		m.Experiment, m.URI, m.doc = e.ID, below(e.Location, "models", m.ID, "artifacts"), nil
 		if old != nil {
 			m.doc, m.Experiment, m.URI, m.Deleted = old.doc, old.Experiment, old.URI, old.Deleted
-			if v := old.Tags[tagModelVersions]; v != "" {
+			v := old.Tags[tagModelVersions]
+			m.Params, m.Tags = with(m.Params, old.Params), with(m.Tags, old.Tags)
+			if v != "" {
 				setTag(&m.Tags, pair{tagModelVersions, v})
 			}
 		}

@@ -78,7 +78,9 @@ func (x *index) put(e entity) {
 			if old.rev() > e.rev() {
 				return
 			}
-			delete(x.named, old.Name)
+			if x.named[old.Name] == old {
+				delete(x.named, old.Name)
+			}
 		}
 		x.experiments[e.ID], x.named[e.Name] = e, e
 	case *run:
@@ -136,6 +138,24 @@ func (x *index) run(id string) *run {
 	return nil
 }
 
+// ownerOf is the run or logged model that a path of the artifact proxy is below, or the root of.
+func (x *index) ownerOf(p string) (*run, *loggedModel) {
+	seg := strings.Split(p, "/")
+	for i, s := range seg {
+		if m := x.logged[s]; m != nil && i > 0 && seg[i-1] == "models" {
+			if root, ours := proxied(m.URI); i == 2 || ours && root == path.Join(strings.Join(seg[:i+1], "/"), "artifacts") {
+				return nil, m
+			}
+		}
+		if r := x.run(s); r != nil && i+1 < len(seg) && seg[i+1] == "artifacts" {
+			if root, ours := proxied(r.URI); ours && root == path.Join(strings.Join(seg[:i+1], "/"), "artifacts") {
+				return r, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
 // nodes are the runs of an experiment, newest first.
 func (x *index) nodes(experiment string) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
@@ -191,6 +211,11 @@ func (x *index) remove(e entity) {
 	case *run:
 		if n := x.runs[e.ID]; n != nil {
 			x.removeRun(n)
+		}
+	case *loggedModel:
+		if old := x.logged[e.ID]; old != nil {
+			delete(x.logged, e.ID)
+			x.loggedOf[old.Experiment] = replace(x.loggedOf[old.Experiment], old, nil, laterLogged)
 		}
 	case *registered:
 		if old := x.registered[e.ID]; old != nil {

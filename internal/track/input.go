@@ -43,6 +43,7 @@ func datasetOfParams(m object) (datasetInput, error) {
 	}{
 		{"name", in.Dataset.Name, maxDatasetName},
 		{"digest", in.Dataset.Digest, maxDatasetDigest},
+		{"source_type", in.Dataset.SourceType, maxReference},
 		{"source", in.Dataset.Source, maxDatasetSource},
 		{"schema", in.Dataset.Schema, maxDatasetSchema},
 		{"profile", in.Dataset.Profile, maxDatasetProfile},
@@ -78,11 +79,14 @@ func logInputs(c *call) (any, error) {
 		if err := r.mustBeActive(); err != nil {
 			return err
 		}
+		type key struct{ name, digest string }
+		known := make(map[key]bool, len(r.Datasets))
+		for _, d := range r.Datasets {
+			known[key{d.Dataset.Name, d.Dataset.Digest}] = true
+		}
 		for _, in := range inputs {
-			known := slices.ContainsFunc(r.Datasets, func(d datasetInput) bool {
-				return d.Dataset.Name == in.Dataset.Name && d.Dataset.Digest == in.Dataset.Digest
-			})
-			if !known {
+			if k := (key{in.Dataset.Name, in.Dataset.Digest}); !known[k] {
+				known[k] = true
 				r.Datasets = append(r.Datasets, in)
 			}
 		}
@@ -95,14 +99,21 @@ func logInputs(c *call) (any, error) {
 	})
 }
 
+// maxModels is how many models are logged in one request.
+const maxModels = 1000
+
 // modelIDs reads a list of models with steps.
 func (p *params) modelIDs(name string) []modelOutput {
 	var out []modelOutput
-	for _, m := range p.items(name) {
+	items := p.items(name)
+	if len(items) > maxModels {
+		p.fail(invalid("At most %d models can be logged at once. Got %d.", maxModels, len(items)))
+	}
+	for _, m := range items {
 		q := params{m: m}
 		o := modelOutput{ID: q.need("model_id"), Step: q.int("step", 0)}
-		if q.err != nil {
-			p.fail(q.err)
+		if err := cmp.Or(q.err, checkLength("model_id", maxReference, o.ID)); err != nil {
+			p.fail(err)
 		}
 		out = append(out, o)
 	}

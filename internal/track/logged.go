@@ -1,9 +1,12 @@
 package track
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/berthml/berth/internal/track/points"
 )
 
 // The states of a logged model, by number too.
@@ -28,7 +31,11 @@ func checkLoggedName(name string) error {
 		return invalid(`Invalid model name ('%s') provided. Model name must be a non-empty string and cannot contain the following `+
 			`characters: ('/', ':', '.', '%%', '"', "'")`, name)
 	}
-	return nil
+	return checkLength("name", maxTagValue, name)
+}
+
+func (m *loggedModel) checkReferences() error {
+	return cmp.Or(checkLength("model_type", maxReference, m.Type), checkLength("source_run_id", maxReference, m.Run))
 }
 
 func createLogged(c *call) (any, error) {
@@ -36,6 +43,9 @@ func createLogged(c *call) (any, error) {
 		ID: "m-" + newID(), Name: c.text("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[1], Job: c.who.Job,
 	}
 	experiment := c.need("experiment_id")
+	if err := m.checkReferences(); err != nil {
+		c.fail(err)
+	}
 	for _, p := range c.pairs("params") {
 		if err := checkLoggedParam(p); err != nil {
 			c.fail(err)
@@ -89,11 +99,41 @@ func checkLoggedParam(p pair) error {
 
 // loggedAnswer is a logged model as answers have it.
 func (c *call) loggedAnswer(m *loggedModel) (any, error) {
-	v, err := c.loggedView(m)
+	room := maxModelPoints
+	v, err := c.loggedView(m, &room)
 	return map[string]any{"model": v}, err
 }
 
-func (c *call) loggedView(m *loggedModel) (map[string]any, error) {
+// maxModelPoints bounds the points of whole metrics in an answer about logged models. Of each
+// metric that has more than are left, the answer has the latest point, which does not count.
+const maxModelPoints = 25_000
+
+// modelMetrics are the points of a model's metrics, as many as there is room for.
+func (c *call) modelMetrics(m *loggedModel, room *int) (out []metricView, err error) {
+	for _, s := range c.points.Latest(m.ID) {
+		if s.Count > int64(*room) {
+			out = append(out, modelMetric(m.ID, s.Key, s.Latest))
+			continue
+		}
+		r, err := c.reader(m.ID, s.Key)
+		if err != nil {
+			return nil, err
+		}
+		err = c.pieces(r, func(p []points.Point) (bool, error) {
+			*room -= len(p)
+			for _, q := range p {
+				out = append(out, modelMetric(m.ID, s.Key, q))
+			}
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (c *call) loggedView(m *loggedModel, room *int) (map[string]any, error) {
 	info := map[string]any{
 		"model_id": m.ID, "experiment_id": m.Experiment, "name": m.Name, "creation_timestamp_ms": m.Created,
 		"last_updated_timestamp_ms": m.Updated, "artifact_uri": c.shownBelow(m.URI, m.Experiment, m.ID), "status": m.Status, "model_type": m.Type, "source_run_id": m.Run,
@@ -108,15 +148,9 @@ func (c *call) loggedView(m *loggedModel) (map[string]any, error) {
 	if len(m.Params) > 0 {
 		data["params"] = pairsOf(m.Params)
 	}
-	var metrics []metricView
-	for _, s := range c.points.Latest(m.ID) {
-		h, err := c.points.History(m.ID, s.Key)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range h {
-			metrics = append(metrics, modelMetric(m.ID, s.Key, p))
-		}
+	metrics, err := c.modelMetrics(m, room)
+	if err != nil {
+		return nil, err
 	}
 	if len(metrics) > 0 {
 		data["metrics"] = metrics
@@ -171,7 +205,7 @@ func finalizeLogged(c *call) (any, error) {
 		c.fail(invalid("Invalid model status: %s. Expected statuses: [LOGGED_MODEL_READY, LOGGED_MODEL_UPLOAD_FAILED]", name))
 	}
 	m, err := c.changeLogged(c.path, func(x *change, m *loggedModel) error {
-		m.Status = name
+		x.state, m.Status = true, name
 		return nil
 	})
 	if err != nil {
@@ -182,8 +216,8 @@ func finalizeLogged(c *call) (any, error) {
 
 func deleteLogged(c *call) (any, error) {
 	_, err := c.changeLogged(c.path, func(x *change, m *loggedModel) error {
-		m.Deleted = true
-		return nil
+		x.state, m.Deleted = true, true
+		return c.mayDelete(x, file{model: m})
 	})
 	return empty, err
 }

@@ -1,7 +1,9 @@
 package track
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,28 +23,71 @@ var loggedGrammar = &grammar{
 	},
 }
 
-// A scope narrows metrics to those that were measured on a dataset.
+// maxScopes bounds the datasets of one search.
+const maxScopes = 100
+
+// A scope narrows metrics to those that were measured on a dataset. Without a digest it is any
+// version of it.
 type scope struct{ name, digest string }
 
-func (s scope) covers(v metricView) bool {
-	return (s.name == "" || s.name == v.Dataset) && (s.digest == "" || s.digest == v.Digest)
+// A wanted metric is one that a search looks at: of any dataset, or of those in on. Without a key
+// it is any metric.
+type wanted struct {
+	key string
+	on  map[scope]bool
 }
 
-// loggedMetric is the latest value of a metric of a model, on one of the datasets where there are
-// any.
-func (c *call) loggedMetric(m *loggedModel, key string, on []scope) (points.Point, bool) {
-	var best points.Point
-	found := false
-	for _, s := range c.points.Latest(m.ID) {
-		v := modelMetric(m.ID, s.Key, s.Latest)
-		if key != "" && v.Key != key || len(on) > 0 && !slices.ContainsFunc(on, func(x scope) bool { return x.covers(v) }) {
-			continue
-		}
-		if !found || s.Latest.Timestamp > best.Timestamp {
-			best, found = s.Latest, true
+func (w wanted) covers(v metricView) bool {
+	return len(w.on) == 0 || w.on[scope{name: v.Dataset}] || w.on[scope{v.Dataset, v.Digest}]
+}
+
+// A question is the metrics that a search of logged models looks at.
+type question struct {
+	wanted []wanted
+	byKey  map[string][]int // places in wanted
+}
+
+// add notes that a metric is wanted and returns its place.
+func (q *question) add(w wanted) int {
+	if q.byKey == nil {
+		q.byKey = map[string][]int{}
+	}
+	for _, i := range q.byKey[w.key] {
+		if maps.Equal(q.wanted[i].on, w.on) {
+			return i
 		}
 	}
-	return best, found
+	q.byKey[w.key] = append(q.byKey[w.key], len(q.wanted))
+	q.wanted = append(q.wanted, w)
+	return len(q.wanted) - 1
+}
+
+// A found metric is the latest value of one that is wanted.
+type found struct {
+	points.Point
+	key string // of the series
+	has bool
+}
+
+// ask looks at every series of a model once.
+func (q *question) ask(v points.View, model string) []found {
+	out := make([]found, len(q.wanted))
+	if len(out) == 0 {
+		return out
+	}
+	v.Each(model, func(key string, latest points.Point) {
+		m := modelMetric(model, key, latest)
+		for _, list := range [][]int{q.byKey[m.Key], q.byKey[""]} {
+			for _, i := range list {
+				f := &out[i]
+				later := cmp.Or(cmp.Compare(latest.Timestamp, f.Timestamp), strings.Compare(f.key, key)) > 0
+				if q.wanted[i].covers(m) && (!f.has || later) {
+					*f = found{latest, key, true}
+				}
+			}
+		}
+	})
+	return out
 }
 
 func (m *loggedModel) attribute(key string) string {
@@ -61,11 +106,11 @@ func (m *loggedModel) attribute(key string) string {
 	return ""
 }
 
-func (c *call) loggedMatches(m *loggedModel, k *clause, on []scope) bool {
+func (m *loggedModel) matches(k *clause, metric func(key string) found) bool {
 	switch k.of {
 	case metricOfRun:
-		p, has := c.loggedMetric(m, k.key, on)
-		return k.matchesNumber(p.Value, has)
+		f := metric(k.key)
+		return k.matchesNumber(f.Value, f.has)
 	case paramOfRun:
 		v, has := m.Params[k.key]
 		return k.matches(v, has)
@@ -87,18 +132,23 @@ func (c *call) loggedMatches(m *loggedModel, k *clause, on []scope) bool {
 // loggedOrder is one of the things logged models are sorted by.
 type loggedOrder struct {
 	order
-	on []scope
+	on scope // of a metric; empty for any dataset
 }
 
 func (p *params) loggedOrders() []loggedOrder {
 	var out []loggedOrder
-	for _, m := range p.items("order_by") {
+	items := p.items("order_by")
+	if len(items) > maxOrders {
+		p.fail(invalid("`order_by` has more than %d fields", maxOrders))
+		return nil
+	}
+	for _, m := range items {
 		q := params{m: m}
 		name := q.text("field_name")
 		desc := q.has("ascending") && !q.bool("ascending")
 		o := loggedOrder{order: order{desc: desc}}
 		if d := (scope{q.text("dataset_name"), q.text("dataset_digest")}); d.name != "" {
-			o.on = []scope{d}
+			o.on = d
 		} else if d.digest != "" {
 			p.fail(invalid("`dataset_digest` can only be specified if `dataset_name` is also specified."))
 		}
@@ -126,10 +176,9 @@ func (p *params) loggedOrders() []loggedOrder {
 	return out
 }
 
-func (c *call) loggedRank(m *loggedModel, o loggedOrder) rank {
+func (m *loggedModel) rank(o loggedOrder, f found) rank {
 	if o.of == metricOfRun {
-		p, has := c.loggedMetric(m, o.key, o.on)
-		return numberRank(p.Value, has)
+		return numberRank(f.Value, f.has)
 	}
 	switch o.key {
 	case "creation_timestamp_ms":
@@ -146,13 +195,18 @@ func searchLogged(c *call) (any, error) {
 		c.fail(required("experiment_ids"))
 	}
 	orders := c.loggedOrders()
-	var on []scope
-	for _, d := range c.items("datasets") {
+	datasets := c.items("datasets")
+	if len(datasets) > maxScopes {
+		return nil, invalid("`datasets` has more than %d entries", maxScopes)
+	}
+	on := map[scope]bool{}
+	for _, d := range datasets {
 		q := params{m: d}
-		on = append(on, scope{q.text("dataset_name"), q.text("dataset_digest")})
-		if on[len(on)-1].name == "" {
+		s := scope{q.text("dataset_name"), q.text("dataset_digest")}
+		if s.name == "" {
 			c.fail(invalid("`dataset_name` in the `datasets` clause must be specified."))
 		}
+		on[s] = true
 	}
 	s, err := c.search(loggedGrammar, nil, 100, 50000, ids, fmt.Sprint(orders), fmt.Sprint(on))
 	if err != nil {
@@ -160,17 +214,53 @@ func searchLogged(c *call) (any, error) {
 	}
 	models := c.selectLogged(ids, s, on)
 	if len(orders) > 0 {
-		plain := make([]order, len(orders))
-		for i, o := range orders {
-			plain[i] = order{of: subject(i), desc: o.desc} // the rank finds the order by its place
-		}
-		models = sortBy(models, plain, func(m *loggedModel, o order) rank { return c.loggedRank(m, orders[o.of]) })
+		models = c.sortLogged(models, orders)
 	}
-	return answer(s, "models", models, func(m *loggedModel) (any, error) { return c.loggedView(m) })
+	room := maxModelPoints
+	return answer(s, "models", models, func(m *loggedModel) (any, error) { return c.loggedView(m, &room) })
 }
 
-func (c *call) selectLogged(ids []string, s *search, on []scope) []*loggedModel {
-	onMetric := slices.ContainsFunc(s.clauses, func(k clause) bool { return k.of == metricOfRun })
+// sortLogged sorts models that are in their default order.
+func (c *call) sortLogged(models []*loggedModel, orders []loggedOrder) []*loggedModel {
+	var q question
+	plain, at := make([]order, len(orders)), make([]int, len(orders))
+	for i, o := range orders {
+		plain[i] = order{of: subject(i), desc: o.desc} // the rank finds the order by its place
+		if o.of == metricOfRun {
+			w := wanted{key: o.key}
+			if o.on.name != "" {
+				w.on = map[scope]bool{o.on: true}
+			}
+			at[i] = q.add(w)
+		}
+	}
+	var metrics []found
+	var of *loggedModel
+	return sortBy(models, plain, func(m *loggedModel, o order) rank { // all ranks of one model in turn
+		if m != of {
+			of = m
+			c.points.View(func(v points.View) { metrics = q.ask(v, m.ID) })
+		}
+		by := orders[o.of]
+		if by.of != metricOfRun {
+			return m.rank(by, found{})
+		}
+		return m.rank(by, metrics[at[o.of]])
+	})
+}
+
+// selectLogged is the models that meet a search, the latest first.
+func (c *call) selectLogged(ids []string, s *search, on map[scope]bool) []*loggedModel {
+	var q question
+	for _, k := range s.clauses {
+		if k.of == metricOfRun {
+			q.add(wanted{k.key, on})
+		}
+	}
+	anyMetric := len(on) > 0 && len(q.wanted) == 0
+	if anyMetric {
+		q.add(wanted{"", on})
+	}
 	var all, out []*loggedModel
 	c.view(func(x *index) {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
@@ -182,12 +272,13 @@ func (c *call) selectLogged(ids []string, s *search, on []scope) []*loggedModel 
 		if m.Deleted || c.mayReadLogged(m) != nil {
 			continue
 		}
-		if len(on) > 0 && !onMetric {
-			if _, has := c.loggedMetric(m, "", on); !has {
-				continue
-			}
+		var metrics []found
+		c.points.View(func(v points.View) { metrics = q.ask(v, m.ID) })
+		if anyMetric && !metrics[0].has {
+			continue
 		}
-		if s.meets(func(k *clause) bool { return c.loggedMatches(m, k, on) }) {
+		metric := func(key string) found { return metrics[q.byKey[key][0]] }
+		if s.meets(func(k *clause) bool { return m.matches(k, metric) }) {
 			out = append(out, m)
 		}
 	}

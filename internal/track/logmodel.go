@@ -13,7 +13,7 @@ func logModel(c *call) (any, error) {
 	v, err := parseJSON([]byte(text))
 	m, ok := v.(object)
 	if err != nil || !ok {
-		return nil, invalid("Malformed model info. \n %s \n is not a valid JSON.", text)
+		return nil, invalid("Malformed model info. \n %s \n is not a valid JSON.", beginning(text))
 	}
 	var lacks []string
 	for _, k := range []string{"artifact_path", "flavors", "utc_time_created", "run_id"} {
@@ -34,7 +34,7 @@ func logModel(c *call) (any, error) {
 		}
 		b, err := json.Marshal(append(history, json.RawMessage(text)))
 		if err != nil {
-			return invalid("Malformed model info. \n %s \n is not a valid JSON.", text)
+			return invalid("Malformed model info. \n %s \n is not a valid JSON.", beginning(text))
 		}
 		if len(b) > maxTagValue {
 			return invalid("The models logged by run %s need more than %d characters", id, maxTagValue)

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -74,6 +75,14 @@ func checkMetric(m *metric, at string) error {
 	if m.Point.Timestamp < 0 {
 		return invalid("Invalid value %d for parameter '%stimestamp' supplied: metric '%s' (value=%s). Timestamp must be a nonnegative "+
 			"long (64-bit integer) ", m.Point.Timestamp, at, m.Key, pythonFloat(m.Point.Value))
+	}
+	if m.Model != "" { // the three are in the key of the model's series
+		if err := cmp.Or(checkLength(at+"dataset_name", maxDatasetName, m.Dataset), checkLength(at+"dataset_digest", maxDatasetDigest, m.Digest)); err != nil {
+			return err
+		}
+		if strings.ContainsRune(m.Dataset+m.Digest, 0) {
+			return invalid("Invalid value for parameter '%sdataset_name' or '%sdataset_digest' supplied: it contains a null character", at, at)
+		}
 	}
 	return checkLength("Metric name", maxKey, m.Key)
 }

@@ -63,13 +63,15 @@ func createUpload(c *call) (any, error) {
 		return nil, invalid("Invalid value %d for parameter 'num_parts' supplied: a file has 1 to %d parts", parts, blob.MaxBlocks)
 	}
 	upload := newID()
-	to := c.s.Sign(f.container, f.name, "w", c.who.Holder, time.Now().Add(uploadLife))
-	views := make([]partView, parts)
-	for i := range views {
-		n := int64(i + 1)
-		views[i] = partView{URL: to + "&comp=block&blockid=" + url.QueryEscape(partID(upload, n)), Part: n, Headers: map[string]string{}}
+	to := c.s.Sign(f.container, f.name, "w", c.who, time.Now().Add(uploadLife))
+	out := c.listWriter("credentials")
+	for n := range parts {
+		part := partView{URL: to + "&comp=block&blockid=" + url.QueryEscape(partID(upload, n+1)), Part: n + 1, Headers: map[string]string{}}
+		if err := out.add(part); err != nil {
+			return nil, err
+		}
 	}
-	return map[string]any{"upload_id": upload, "credentials": views}, nil
+	return nil, out.end(map[string]string{"upload_id": upload})
 }
 
 func completeUpload(c *call) (any, error) {

@@ -21,6 +21,14 @@ const (
 	maxAlias              = 255
 )
 
+// Limits of ours, where MLflow's are those of its database.
+const (
+	maxUser        = 500
+	maxReference   = 500 // the id of something else, or a word that says what kind of thing it is
+	maxSource      = 2048
+	maxDescription = 100_000
+)
+
 // checkKey refuses the key of a metric, parameter or tag that MLflow does.
 func checkKey(name, at string) error {
 	for _, r := range name {

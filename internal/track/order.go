@@ -44,17 +44,25 @@ func (g *grammar) parseOrder(text string) (order, error) {
 	return o, err
 }
 
+// maxOrders bounds what one search is sorted by.
+const maxOrders = 20
+
 // parseOrders reads a list of them, of which none may come twice.
 func (g *grammar) parseOrders(texts []string) ([]order, error) {
+	if len(texts) > maxOrders {
+		return nil, invalid("`order_by` has more than %d fields", maxOrders)
+	}
 	var out []order
+	seen := map[field]bool{}
 	for _, text := range texts {
 		o, err := g.parseOrder(text)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(out, func(x order) bool { return x.of == o.of && x.key == o.key }) {
+		if seen[o.field()] {
 			return nil, invalid("`order_by` contains duplicate fields: %s", pythonList(texts))
 		}
+		seen[o.field()] = true
 		out = append(out, o)
 	}
 	return out, nil

@@ -7,47 +7,6 @@ import (
 	"fmt"
 )
 
-// A search is what a caller looks for, and which page of it.
-type search struct {
-	clauses     []clause
-	orders      []order
-	from, limit int
-	query       string
-}
-
-// search reads the filter, the order and the page of a search. absent and most are its numbers of
-// results; about is whatever else tells this search from another.
-func (c *call) search(g *grammar, orderBy []string, absent, most int64, about ...any) (*search, error) {
-	filter, token := c.text("filter"), c.text("page_token")
-	s := &search{limit: c.limit(absent, most)}
-	err := c.done()
-	if err == nil {
-		s.clauses, err = g.parse(filter)
-	}
-	if err == nil {
-		s.orders, err = g.parseOrders(orderBy)
-	}
-	if err == nil {
-		s.query = queryOf(append(about, filter, orderBy)...)
-		s.from, err = offset(token, s.query)
-	}
-	return s, err
-}
-
-// enough is how many results a page needs: its own, those before it, and one that says there is
-// more.
-func (s *search) enough() int { return s.from + s.limit + 1 }
-
-// meets says whether a thing meets all conditions.
-func (s *search) meets(matches func(*clause) bool) bool {
-	for i := range s.clauses {
-		if !matches(&s.clauses[i]) {
-			return false
-		}
-	}
-	return true
-}
-
 // answer is a page of what was found, under a name.
 func answer[T any](s *search, name string, found []T, view func(T) (any, error)) (any, error) {
 	found, next := page(found, s.from, s.limit, s.query)
@@ -104,12 +63,16 @@ func page[T any](things []T, from, limit int, query string) ([]T, string) {
 	if len(things) <= limit {
 		return things, ""
 	}
-	next := from + limit
-	b, err := json.Marshal(pageToken{&next, query})
+	return things[:limit], tokenOf(from+limit, query)
+}
+
+// tokenOf is the token of a page.
+func tokenOf(from int, query string) string {
+	b, err := json.Marshal(pageToken{&from, query})
 	if err != nil {
-		return things[:limit], ""
+		return ""
 	}
-	return things[:limit], base64.StdEncoding.EncodeToString(b)
+	return base64.StdEncoding.EncodeToString(b)
 }
 
 // paged is an answer with a list under a name, and a token where there is more.

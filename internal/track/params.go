@@ -67,7 +67,25 @@ func required(name string) error {
 }
 
 func wrongType(name string, v any) error {
-	return invalid("Invalid value %s for parameter '%s' supplied:  Hint: Value was of type '%s'."+seeDocs, dump(v), name, pythonType(v))
+	return invalid("Invalid value %s for parameter '%s' supplied:  Hint: Value was of type '%s'."+seeDocs, brief(v), name, pythonType(v))
+}
+
+// maxShown is how much of a value an error shows.
+const maxShown = 1024
+
+// brief is dump of a value for an error: of a long one, the beginning.
+func brief(v any) string {
+	d := dumper{comma: ",", colon: ":", most: maxShown}
+	d.write(v)
+	return beginning(d.b.String())
+}
+
+// beginning is as much of a text as an error shows.
+func beginning(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }
 
 func pythonType(v any) string {
@@ -91,46 +109,62 @@ func pythonType(v any) string {
 
 // dump writes a value as Python's json does, keys sorted, no spaces.
 func dump(v any) string {
-	switch v := v.(type) {
-	case number:
-		return string(v)
-	case list:
-		out := make([]string, len(v))
-		for i, x := range v {
-			out[i] = dump(x)
-		}
-		return "[" + strings.Join(out, ",") + "]"
-	case object:
-		out := make([]string, 0, len(v))
-		for _, k := range sortedKeys(v) {
-			out = append(out, dump(k)+":"+dump(v[k]))
-		}
-		return "{" + strings.Join(out, ",") + "}"
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "null"
-	}
-	return string(b)
+	d := dumper{comma: ",", colon: ":", most: math.MaxInt}
+	d.write(v)
+	return d.b.String()
 }
 
 // pretty writes a value as Python's json does by default.
 func pretty(v any) string {
+	d := dumper{comma: ", ", colon: ": ", most: math.MaxInt}
+	d.write(v)
+	return d.b.String()
+}
+
+// A dumper writes values as Python's json does, until it has written most bytes.
+type dumper struct {
+	b            strings.Builder
+	comma, colon string
+	most         int
+}
+
+func (d *dumper) write(v any) {
 	switch v := v.(type) {
+	case number:
+		d.b.WriteString(string(v))
 	case list:
-		out := make([]string, len(v))
+		d.b.WriteByte('[')
 		for i, x := range v {
-			out[i] = pretty(x)
+			if d.b.Len() > d.most {
+				return
+			}
+			if i > 0 {
+				d.b.WriteString(d.comma)
+			}
+			d.write(x)
 		}
-		return "[" + strings.Join(out, ", ") + "]"
+		d.b.WriteByte(']')
 	case object:
-		out := make([]string, 0, len(v))
-		for _, k := range sortedKeys(v) {
-			out = append(out, dump(k)+": "+pretty(v[k]))
+		d.b.WriteByte('{')
+		for i, k := range sortedKeys(v) {
+			if d.b.Len() > d.most {
+				return
+			}
+			if i > 0 {
+				d.b.WriteString(d.comma)
+			}
+			d.write(k)
+			d.b.WriteString(d.colon)
+			d.write(v[k])
 		}
-		return "{" + strings.Join(out, ", ") + "}"
+		d.b.WriteByte('}')
+	default:
+		b, err := json.Marshal(v)
+		if err != nil {
+			b = []byte("null")
+		}
+		d.b.Write(b)
 	}
-	return dump(v)
 }
 
 // text is a string that may be absent.
@@ -263,10 +297,18 @@ func (p *params) texts(name string) []string {
 		s, ok := x.(string)
 		if !ok {
 			p.fail(wrongType(name, v))
+			return nil
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// count is how many elements a list has.
+func (p *params) count(name string) int {
+	v, _ := p.get(name)
+	l, _ := v.(list)
+	return len(l)
 }
 
 // items is a list of objects.
@@ -284,6 +326,7 @@ func (p *params) items(name string) []object {
 		m, ok := x.(object)
 		if !ok {
 			p.fail(wrongType(name, v))
+			return nil
 		}
 		out = append(out, m)
 	}
@@ -305,9 +348,11 @@ func (p *params) pairs(name string) []pair {
 		x := pair{Key: at.text("key"), Value: at.text("value")}
 		if at.err != nil {
 			p.fail(wrongType(name, p.m[name]))
+			return nil
 		}
 		if x.Key == "" {
 			p.fail(required(fmt.Sprintf("%s[%d].key", name, i)))
+			return nil
 		}
 		out = append(out, x)
 	}

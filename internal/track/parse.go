@@ -17,10 +17,14 @@ type (
 
 var errJSON = errors.New("not JSON")
 
-// maxDepth bounds how deep values are nested.
-const maxDepth = 64
+// What a body may hold: its values take memory by their number, not by the length of the text.
+const (
+	maxDepth  = 64      // how deep values are nested
+	maxValues = 100_000 // all members and elements
+)
 
-// parseJSON reads one value and nothing after it.
+// parseJSON reads one value and nothing after it. The error is errJSON, or says which limit the
+// text is beyond.
 func parseJSON(b []byte) (any, error) {
 	p := parser{b: b}
 	v, err := p.value(0)
@@ -33,8 +37,9 @@ func parseJSON(b []byte) (any, error) {
 }
 
 type parser struct {
-	b []byte
-	i int
+	b      []byte
+	i      int
+	values int // read so far
 }
 
 func (p *parser) space() {
@@ -68,7 +73,10 @@ func (p *parser) word(w string) bool {
 
 func (p *parser) value(depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, errJSON
+		return nil, invalid("The request is nested more than %d levels deep", maxDepth)
+	}
+	if p.values++; p.values > maxValues {
+		return nil, invalid("The request has more than %d values; split it into several requests", maxValues)
 	}
 	p.space()
 	if p.i >= len(p.b) {
@@ -157,22 +165,36 @@ func (p *parser) digits() ([]byte, error) {
 	case p.word("Infinity"):
 		return p.b[start:p.i], nil
 	}
-	for p.i < len(p.b) {
-		switch c := p.b[p.i]; {
-		case c >= '0' && c <= '9', c == '.', c == 'e', c == 'E', c == '+', c == '-':
-			p.i++
-			continue
+	whole := p.i
+	p.skipDigits()
+	if p.i == whole || p.b[whole] == '0' && p.i > whole+1 {
+		return nil, errJSON
+	}
+	if p.i < len(p.b) && p.b[p.i] == '.' {
+		p.i++
+		if !p.skipDigits() {
+			return nil, errJSON
 		}
-		break
 	}
-	n := p.b[start:p.i]
-	if len(n) == 0 || n[len(n)-1] < '0' || n[len(n)-1] > '9' {
-		return nil, errJSON
+	if p.i < len(p.b) && p.b[p.i]|0x20 == 'e' {
+		p.i++
+		if p.i < len(p.b) && (p.b[p.i] == '+' || p.b[p.i] == '-') {
+			p.i++
+		}
+		if !p.skipDigits() {
+			return nil, errJSON
+		}
 	}
-	if _, err := strconv.ParseFloat(string(n), 64); err != nil && !errors.Is(err, strconv.ErrRange) {
-		return nil, errJSON
+	return p.b[start:p.i], nil
+}
+
+// skipDigits passes over digits and says whether there were any.
+func (p *parser) skipDigits() bool {
+	start := p.i
+	for p.i < len(p.b) && isDigit(p.b[p.i]) {
+		p.i++
 	}
-	return n, nil
+	return p.i > start
 }
 
 // text reads a string.

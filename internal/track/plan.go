@@ -87,6 +87,10 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	ids = slices.DeleteFunc(ids, func(id string) bool { return c.mayExperiment(id) != nil })
 	fields := s.fields()
+	s.screen = c.newScreen(s)
+	if c.who.Job != "" {
+		s.mayRun = c.mayRun
+	}
 	var out []*run
 	// Columns follow changes of runs by themselves, those of metrics when they are asked to. Where
 	// points come so fast that they are never up to date, a search is content with a moment ago.
@@ -99,8 +103,14 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 				}
 			})
 		})
-		if ready {
+		switch {
+		case ready && !s.screen.full:
 			return out
+		case ready:
+			if !s.screen.settle(c.allRuns(ids)) {
+				return nil
+			}
+			continue
 		}
 		c.mu.Lock()
 		c.index.prepare(c.points, ids, fields)
@@ -108,19 +118,32 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 	}
 }
 
+// allRuns is the runs of experiments.
+func (c *call) allRuns(ids []string) []*run {
+	var out []*run
+	c.view(func(x *index) {
+		for _, id := range ids {
+			for n := range x.nodes(id) {
+				out = append(out, n.r)
+			}
+		}
+	})
+	return out
+}
+
 // find is the runs that a search asks for. Its columns are prepared.
 func (x *index) find(ids []string, s *search, p points.View, shown func(string) bool) []*run {
 	clauses := s.cheapFirst()
 	l := &look{x: x, s: s, latest: p.Latest, keep: func(r *run) bool {
-		if !shown(r.Stage) {
+		if !shown(r.Stage) || s.mayRun != nil && s.mayRun(r) != nil || s.screen.gone() {
 			return false
 		}
 		for _, k := range clauses {
-			if !r.matches(k, p.Latest) {
+			if !(s.screen != nil && k.hasPattern()) && !r.matches(k, p.Latest) {
 				return false
 			}
 		}
-		return true
+		return s.screen == nil || s.screen.keeps(r)
 	}}
 	var out []*run
 	for r := range l.merged(ids) {
@@ -218,30 +241,6 @@ func (l *look) inOrder(id string) iter.Seq[*run] {
 		return l.collected(rarest)
 	}
 	return l.walked(id, rarest, few)
-}
-
-// A walk is the part of a column that a search walks.
-type walk struct {
-	col     column
-	desc    bool
-	spans   []span
-	limited bool // runs that are not in spans do not meet the filter
-}
-
-// first is how the runs of an experiment are walked by a column: the one they are sorted by. Newest
-// first, which is the order without another, has one where there is a condition on the start.
-func (l *look) first(id string) (walk, bool) {
-	o := order{of: attribute, key: "start_time", desc: true}
-	if len(l.s.orders) > 0 {
-		o = l.s.orders[0]
-	}
-	col, ok := l.x.columns.find(id, o.field())
-	if !ok {
-		return walk{}, false
-	}
-	w := walk{col: col, desc: o.desc}
-	w.spans, w.limited = l.s.spans(col, o.field())
-	return w, w.limited || len(l.s.orders) > 0
 }
 
 // rarest is the runs that meet the conditions on the field that fewest meet, of those whose columns

@@ -101,7 +101,7 @@ func createRegistered(c *call) (any, error) {
 	if err := c.done(); err != nil {
 		return nil, err
 	}
-	if err := checkModelName(name, "name"); err != nil {
+	if err := cmp.Or(checkModelName(name, "name"), checkLength("description", maxDescription, description)); err != nil {
 		return nil, err
 	}
 	for _, t := range tags {
@@ -210,6 +210,9 @@ func renameRegistered(c *call) (any, error) {
 
 func updateRegistered(c *call) (any, error) {
 	name, description := c.need("name"), c.text("description")
+	if err := checkLength("description", maxDescription, description); err != nil {
+		c.fail(err)
+	}
 	return c.changeRegistered(name, func(x *change, m *registered) error {
 		m.Description, m.Updated = description, x.now()
 		return nil

@@ -45,11 +45,12 @@ func searchRegistered(c *call) (any, error) {
 	var found []*registered
 	c.view(func(x *index) {
 		for _, m := range x.registered {
-			if s.shows(m) && s.meets(m.matches) {
+			if s.shows(m) {
 				found = append(found, m)
 			}
 		}
 	})
+	found = slices.DeleteFunc(found, func(m *registered) bool { return !s.meets(m.matches) })
 	slices.SortFunc(found, func(a, b *registered) int { return strings.Compare(a.Name, b.Name) })
 	found = sortBy(found, s.orders, (*registered).rank)
 	return answer(s, "registered_models", found, func(m *registered) (view any, _ error) {
@@ -124,12 +125,11 @@ func searchVersions(c *call) (any, error) {
 				continue
 			}
 			for _, v := range versions {
-				if mv := (modelVersion{m, v}); s.meets(mv.matches) {
-					found = append(found, mv)
-				}
+				found = append(found, modelVersion{m, v})
 			}
 		}
 	})
+	found = slices.DeleteFunc(found, func(x modelVersion) bool { return !s.meets(x.matches) })
 	slices.SortFunc(found, func(a, b modelVersion) int {
 		return cmp.Or(strings.Compare(a.m.Name, b.m.Name), cmp.Compare(b.v.Number, a.v.Number))
 	})

@@ -30,11 +30,12 @@ func routes() map[string]route {
 	return map[string]route{
 		"GET 3.0/mlflow/server-info": ask(serverInfo),
 
-		"POST 2.0/berth/metrics/primary":     ask(primaryMetrics),
-		"GET 2.0/berth/experiments/sizes":    {do: experimentSizes, reads: true, all: true},
-		"POST 2.0/berth/import/run":          own(importRun),
-		"POST 2.0/berth/import/logged-model": own(importLogged),
-		"GET " + streamRoute:                 {do: streamMetrics, reads: true},
+		"POST 2.0/berth/metrics/primary":      ask(primaryMetrics),
+		"GET 2.0/berth/experiments/sizes":     {do: experimentSizes, reads: true, all: true},
+		"POST 2.0/berth/import/run":           own(importRun),
+		"POST 2.0/berth/import/logged-model":  own(importLogged),
+		"POST 2.0/berth/import/model-version": {do: importVersion, all: true},
+		"GET " + streamRoute:                  {do: streamMetrics, reads: true},
 
 		"POST experiments/create":                    do(createExperiment),
 		"GET experiments/get":                        look(getExperiment),
@@ -223,7 +224,8 @@ func (who Caller) may(r route) error {
 	return nil
 }
 
-// mlflowVersion is the release whose protocol this is.
+// mlflowVersion is the release that clients are told; see docs/tracking.md for where this server
+// follows an earlier one.
 const mlflowVersion = "3.18.0"
 
 func health(c *call) (any, error) {

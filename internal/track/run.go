@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -121,6 +122,9 @@ func createRun(c *call) (any, error) {
 	if err := c.done(); err != nil {
 		return nil, err
 	}
+	if err := cmp.Or(checkLength("run_name", maxTagValue, name), checkLength("user_id", maxUser, r.User)); err != nil {
+		return nil, err
+	}
 	for i := range tags {
 		if err := checkRunTag(&tags[i], fmt.Sprintf("tags[%d].", i)); err != nil {
 			return nil, err
@@ -155,7 +159,7 @@ func createRun(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"run": c.runView(r)}, nil
+	return c.runAnswer(r)
 }
 
 // runInfo is the part of a run that is about itself.
@@ -205,9 +209,18 @@ func (c *call) runInfo(r *run) runInfo {
 	}
 }
 
+func (c *call) runAnswer(r *run) (any, error) {
+	v, err := c.runView(r)
+	return map[string]any{"run": v}, err
+}
+
 // runView is a run as answers have it.
-func (c *call) runView(r *run) runView {
-	v := runView{Info: c.runInfo(r), Data: runData{Params: pairsOf(r.Params), Tags: pairsOf(r.Tags)}, Inputs: runInputs{Datasets: r.Datasets}}
+func (c *call) runView(r *run) (runView, error) {
+	v := runView{Info: c.runInfo(r), Data: runData{Params: pairsOf(r.Params), Tags: pairsOf(r.Tags)}}
+	var err error
+	if v.Inputs.Datasets, err = c.datasets(r); err != nil {
+		return v, err
+	}
 	for _, s := range c.points.Latest(r.ID) {
 		v.Data.Metrics = append(v.Data.Metrics, viewOf(s.Key, s.Latest))
 	}
@@ -217,7 +230,7 @@ func (c *call) runView(r *run) runView {
 	if len(r.ModelOutputs) > 0 {
 		v.Outputs = &runOutputs{r.ModelOutputs}
 	}
-	return v
+	return v, nil
 }
 
 func getRun(c *call) (any, error) {
@@ -229,7 +242,7 @@ func getRun(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"run": c.runView(r)}, nil
+	return c.runAnswer(r)
 }
 
 func updateRun(c *call) (any, error) {
@@ -237,12 +250,16 @@ func updateRun(c *call) (any, error) {
 	if status != "" && !runStates[status] {
 		c.fail(invalid("Invalid run status '%s'. Valid values are RUNNING, SCHEDULED, FINISHED, FAILED, KILLED.", status))
 	}
+	if err := checkLength("run_name", maxTagValue, name); err != nil {
+		c.fail(err)
+	}
 	end := c.int("end_time", 0)
 	var after *run
 	err := c.changeRun(id, func(x *change, r *run) error {
 		if err := r.mustBeActive(); err != nil {
 			return err
 		}
+		x.state = name == ""
 		if status != "" {
 			r.Status = status
 		}
@@ -264,8 +281,9 @@ func updateRun(c *call) (any, error) {
 
 func deleteRun(c *call) (any, error) {
 	return empty, c.changeRun(c.runID(), func(x *change, r *run) error {
+		x.state = true
 		r.stage(deleted, x.now())
-		return nil
+		return c.mayDelete(x, file{run: r})
 	})
 }
 
@@ -274,6 +292,7 @@ func restoreRun(c *call) (any, error) {
 		if r.Leaving {
 			return noRun(r.ID)
 		}
+		x.state = true
 		r.stage(active, x.now())
 		return nil
 	})

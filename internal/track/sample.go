@@ -1,37 +1,21 @@
 package track
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/berthml/berth/internal/track/points"
 )
-
-// sortBySteps sorts a history by step; steps mostly grow with time.
-func sortBySteps(p []points.Point) {
-	byStep := func(a, b points.Point) int { return cmp.Compare(a.Step, b.Step) }
-	if !slices.IsSortedFunc(p, byStep) {
-		slices.SortStableFunc(p, byStep)
-	}
-}
 
 // A thinning leaves at most limit points of the n of a series, which it is given by step.
 type thinning interface {
 	most() int // limit
 	begin(n int)
+	// cuts is the ranks of points, ascending, that it has to be given at least. If peaks is true,
+	// the first is 0, and it also needs the first, the least and the greatest point from each of
+	// them to the next; it does not matter which ranks in between these are given.
+	cuts() (ranks []int, peaks bool)
 	each(i int, p points.Point)
 	rest() []points.Point
-}
-
-// thinned is what a thinning leaves of points in any order.
-func thinned(t thinning, p []points.Point) []points.Point {
-	sortBySteps(p)
-	t.begin(len(p))
-	for i := range p {
-		t.each(i, p[i])
-	}
-	return t.rest()
 }
 
 // A sample is the first of each of limit equal parts, and of the last part the last.
@@ -46,9 +30,7 @@ type sample struct {
 func (s *sample) begin(n int) {
 	s.n, s.next, s.out = n, 0, make([]points.Point, 0, min(n, s.limit))
 	s.size, s.big = n/s.limit, n%s.limit
-	if s.limit == 1 {
-		s.next = n - 1
-	}
+	s.next = s.rank(0)
 }
 
 func (s *sample) each(i int, p points.Point) {
@@ -56,15 +38,27 @@ func (s *sample) each(i int, p points.Point) {
 		return
 	}
 	s.out = append(s.out, p)
-	k := len(s.out)
+	s.next = s.rank(len(s.out))
+}
+
+// rank is that of the k-th point that is left.
+func (s *sample) rank(k int) int {
 	switch {
 	case s.n <= s.limit:
-		s.next++
+		return k
 	case k == s.limit-1:
-		s.next = s.n - 1
+		return s.n - 1
 	default:
-		s.next = k*s.size + min(k, s.big)
+		return k*s.size + min(k, s.big)
 	}
+}
+
+func (s *sample) cuts() (ranks []int, peaks bool) {
+	ranks = make([]int, min(s.n, s.limit))
+	for k := range ranks {
+		ranks[k] = s.rank(k)
+	}
+	return ranks, false
 }
 
 func (s *sample) most() int { return s.limit }
@@ -87,9 +81,27 @@ func (e *envelope) begin(n int) {
 	e.open()
 }
 
+// start is the rank at which a part begins.
+func (e *envelope) start(part int) int { return 1 + part*(e.n-2)/e.parts }
+
+func (e *envelope) cuts() (ranks []int, peaks bool) {
+	if e.n <= e.limit {
+		ranks = make([]int, e.n)
+		for i := range ranks {
+			ranks[i] = i
+		}
+		return ranks, false
+	}
+	ranks = []int{0}
+	for part := range e.parts {
+		ranks = append(ranks, e.start(part))
+	}
+	return append(ranks, e.n-1), true
+}
+
 // open begins the part.
 func (e *envelope) open() {
-	e.end = 1 + (e.part+1)*(e.n-2)/e.parts
+	e.end = e.start(e.part + 1)
 	e.lowAt, e.highAt, e.firstAt = -1, -1, -1
 }
 
@@ -98,7 +110,7 @@ func (e *envelope) each(i int, p points.Point) {
 		e.out = append(e.out, p)
 		return
 	}
-	for i == e.end && e.part < e.parts {
+	for i >= e.end && e.part < e.parts {
 		e.close()
 	}
 	if i == e.n-1 {

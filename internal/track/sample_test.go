@@ -8,6 +8,15 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
+// thinned is what a thinning leaves of points that are sorted by step.
+func thinned(t thinning, p []points.Point) []points.Point {
+	t.begin(len(p))
+	for i := range p {
+		t.each(i, p[i])
+	}
+	return t.rest()
+}
+
 // TestEnvelope: a chart of few points has the ends of the series and every peak, in the order of
 // steps.
 func TestEnvelope(t *testing.T) {

@@ -8,6 +8,51 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
+// A search is what a caller looks for, and which page of it.
+type search struct {
+	clauses     []clause
+	orders      []order
+	from, limit int
+	query       string
+
+	// Of a search for runs.
+	screen *screen
+	mayRun func(*run) error // nil where the caller may see all
+}
+
+// search reads the filter, the order and the page of a search. absent and most are its numbers of
+// results; about is whatever else tells this search from another.
+func (c *call) search(g *grammar, orderBy []string, absent, most int64, about ...any) (*search, error) {
+	filter, token := c.text("filter"), c.text("page_token")
+	s := &search{limit: c.limit(absent, most)}
+	err := c.done()
+	if err == nil {
+		s.clauses, err = g.parse(filter)
+	}
+	if err == nil {
+		s.orders, err = g.parseOrders(orderBy)
+	}
+	if err == nil {
+		s.query = queryOf(append(about, filter, orderBy)...)
+		s.from, err = offset(token, s.query)
+	}
+	return s, err
+}
+
+// enough is how many results a page needs: its own, those before it, and one that says there is
+// more.
+func (s *search) enough() int { return s.from + s.limit + 1 }
+
+// meets says whether a thing meets all conditions.
+func (s *search) meets(matches func(*clause) bool) bool {
+	for i := range s.clauses {
+		if !matches(&s.clauses[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 var runGrammar = &grammar{
 	entities: map[string]subject{
 		"metric": metricOfRun, "metrics": metricOfRun, "param": paramOfRun, "params": paramOfRun, "parameter": paramOfRun,
@@ -153,7 +198,14 @@ func searchRuns(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer(s, "runs", c.selectRuns(ids, s, shown), func(r *run) (any, error) { return c.runView(r), nil })
+	found := c.selectRuns(ids, s, shown)
+	if err := c.ctx.Err(); err != nil {
+		return nil, interrupted()
+	}
+	if s.from < len(found) {
+		s.limit = min(s.limit, withTexts(found[s.from:min(len(found), s.from+s.limit)]))
+	}
+	return answer(s, "runs", found, func(r *run) (any, error) { return c.runView(r) })
 }
 
 var experimentGrammar = &grammar{
@@ -228,12 +280,12 @@ func searchExperiments(c *call) (any, error) {
 	var found []*experiment
 	c.view(func(x *index) {
 		for _, e := range x.experiments {
-			if shown(e.Stage) && s.meets(e.matches) {
+			if shown(e.Stage) {
 				found = append(found, e)
 			}
 		}
 	})
-	found = slices.DeleteFunc(found, func(e *experiment) bool { return c.mayExperiment(e.ID) != nil })
+	found = slices.DeleteFunc(found, func(e *experiment) bool { return !s.meets(e.matches) || c.mayExperiment(e.ID) != nil })
 	slices.SortFunc(found, func(a, b *experiment) int { return strings.Compare(a.ID, b.ID) })
 	found = sortBy(found, s.orders, (*experiment).rank)
 	return answer(s, "experiments", found, func(e *experiment) (any, error) { return e.view(), nil })

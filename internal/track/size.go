@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
 )
 
 // sizeView is what an experiment takes up.
@@ -14,14 +15,15 @@ type sizeView struct {
 	ID         string `json:"experiment_id"`
 	Name       string `json:"name"`
 	Runs       int    `json:"runs"`
+	Models     int    `json:"logged_models"`
 	Points     int64  `json:"points"`
 	PointBytes int64  `json:"point_bytes"`
 	Files      int    `json:"files"`
 	FileBytes  int64  `json:"file_bytes"`
 }
 
-// experimentSizes is what each experiment takes up, deleted runs too: their points, and their files
-// as far as the workspace has them.
+// experimentSizes is what each experiment takes up, deleted runs and logged models too: their
+// points, and their files as far as the workspace has them.
 func experimentSizes(c *call) (any, error) {
 	done, err := c.s.Blobs.Survey(c.ctx)
 	if err != nil {
@@ -29,39 +31,58 @@ func experimentSizes(c *call) (any, error) {
 	}
 	defer done()
 	sizes := map[string]*sizeView{}
-	var runs []*run
+	owners := map[string][]string{} // by experiment
 	c.view(func(x *index) {
 		for _, e := range x.experiments {
 			sizes[e.ID] = &sizeView{ID: e.ID, Name: e.Name}
 		}
-		for _, n := range x.runs {
-			runs = append(runs, n.r)
-		}
-	})
-	for _, r := range runs {
-		s := sizes[r.Experiment]
-		if s == nil {
-			continue
-		}
-		points, bytes := c.points.Size(r.ID)
-		s.Runs, s.Points, s.PointBytes = s.Runs+1, s.Points+points, s.PointBytes+bytes
-	}
-	prefix := locate.ArtifactPath("")
-	for after := ""; ; {
-		blobs, _, next, err := c.s.Blobs.List(c.ctx, c.Artifacts, blob.ListOptions{Prefix: prefix, After: after})
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range blobs {
-			id, _, _ := strings.Cut(strings.TrimPrefix(b.Name, prefix), "/")
-			if r := c.run(id); r != nil && sizes[r.Experiment] != nil {
-				sizes[r.Experiment].Files++
-				sizes[r.Experiment].FileBytes += b.Size
+		for id, n := range x.runs {
+			if s := sizes[n.r.Experiment]; s != nil {
+				s.Runs++
+				owners[n.r.Experiment] = append(owners[n.r.Experiment], id)
 			}
 		}
-		if after = next; after == "" {
-			break
+		for id, m := range x.logged {
+			if s := sizes[m.Experiment]; s != nil {
+				s.Models++
+				owners[m.Experiment] = append(owners[m.Experiment], id)
+			}
 		}
+	})
+	for experiment, ids := range owners {
+		s := sizes[experiment]
+		for _, id := range ids {
+			points, bytes := c.points.Size(id)
+			s.Points, s.PointBytes = s.Points+points, s.PointBytes+bytes
+		}
+	}
+	count := func(experiment string, b *store.Blob) {
+		if s := sizes[experiment]; s != nil {
+			s.Files++
+			s.FileBytes += b.Size
+		}
+	}
+	err = c.eachBlob(locate.ArtifactPath(""), func(rest string, b *store.Blob) {
+		id, _, _ := strings.Cut(rest, "/")
+		if r := c.run(id); r != nil {
+			count(r.Experiment, b)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.eachBlob(otherArtifacts, func(rest string, b *store.Blob) {
+		var r *run
+		var m *loggedModel
+		c.view(func(x *index) { r, m = x.ownerOf(rest) })
+		if r != nil {
+			count(r.Experiment, b)
+		} else if m != nil {
+			count(m.Experiment, b)
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	list := make([]*sizeView, 0, len(sizes))
 	for _, s := range sizes {
@@ -71,4 +92,20 @@ func experimentSizes(c *call) (any, error) {
 		return cmp.Or(cmp.Compare(b.FileBytes+b.PointBytes, a.FileBytes+a.PointBytes), strings.Compare(a.Name, b.Name))
 	})
 	return map[string]any{"experiments": list}, nil
+}
+
+// eachBlob calls fn for the blobs of the workspace's artifacts whose names begin with a prefix.
+func (c *call) eachBlob(prefix string, fn func(rest string, b *store.Blob)) error {
+	for after := ""; ; {
+		blobs, _, next, err := c.s.Blobs.List(c.ctx, c.Artifacts, blob.ListOptions{Prefix: prefix, After: after})
+		if err != nil {
+			return err
+		}
+		for _, b := range blobs {
+			fn(strings.TrimPrefix(b.Name, prefix), b)
+		}
+		if after = next; after == "" {
+			return nil
+		}
+	}
 }

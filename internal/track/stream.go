@@ -36,14 +36,14 @@ func streamMetrics(c *call) (any, error) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.WriteHeader(http.StatusOK)
 	if err := c.past(id); err != nil {
-		return nil, c.endStream(err.Error())
+		return nil, c.endStream(err)
 	}
 	tick := time.NewTicker(statusPause)
 	defer tick.Stop()
 	for {
-		ended, err := c.ended(id)
+		status, err := c.ended(id)
 		if err != nil {
-			return nil, c.endStream(err.Error())
+			return nil, c.endStream(err)
 		}
 		added, err := watch.Take() // after the look at the run: what it logged before it ended is there
 		for _, e := range added {
@@ -52,9 +52,9 @@ func streamMetrics(c *call) (any, error) {
 		c.flush()
 		switch {
 		case err != nil:
-			return nil, c.endStream(err.Error())
-		case ended && len(added) == 0:
-			fmt.Fprintf(c.w, "event: ended\ndata: {\"status\":%q}\n\n", c.run(id).Status)
+			return nil, c.endStream(err)
+		case status != "" && len(added) == 0:
+			fmt.Fprintf(c.w, "event: ended\ndata: {\"status\":%q}\n\n", status)
 			c.flush()
 			return nil, nil
 		}
@@ -70,30 +70,36 @@ func streamMetrics(c *call) (any, error) {
 // past sends what the run has.
 func (c *call) past(id string) error {
 	for _, s := range c.points.Latest(id) {
-		p, err := c.points.History(id, s.Key)
+		r, err := c.reader(id, s.Key)
 		if err != nil {
 			return err
 		}
-		for _, q := range p {
-			if c.ctx.Err() != nil {
-				return c.ctx.Err()
+		err = c.pieces(r, func(p []points.Point) (bool, error) {
+			for _, q := range p {
+				c.sendPoint(s.Key, q)
 			}
-			c.sendPoint(s.Key, q)
+			return true, nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ended says whether a run has ended.
-func (c *call) ended(id string) (bool, error) {
+// ended is the status of a run that has ended, "" where it goes on.
+func (c *call) ended(id string) (string, error) {
 	if err := c.catchUp(c.ctx); err != nil {
-		return false, err
+		return "", err
 	}
 	r := c.run(id)
-	if r == nil {
-		return false, noRun(id)
+	switch {
+	case r == nil:
+		return "", noRun(id)
+	case r.Status == running || r.Status == "SCHEDULED":
+		return "", nil
 	}
-	return r.Status != running && r.Status != "SCHEDULED", nil
+	return r.Status, nil
 }
 
 func (c *call) sendPoint(key string, p points.Point) {
@@ -103,9 +109,13 @@ func (c *call) sendPoint(key string, p points.Point) {
 	}
 }
 
-// endStream says why a stream ends that should not.
-func (c *call) endStream(why string) error {
-	b, err := json.Marshal(map[string]string{"message": why})
+// endStream says why a stream ends that should not, as far as that is the client's business.
+func (c *call) endStream(why error) error {
+	f, known := faultOf(why)
+	if !known && c.ctx.Err() == nil {
+		c.s.Log.Error("tracking: a stream broke off", "path", c.r.URL.Path, "err", why)
+	}
+	b, err := json.Marshal(map[string]string{"message": f.Message})
 	if err != nil {
 		return err
 	}

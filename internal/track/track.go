@@ -8,7 +8,6 @@ package track
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -32,15 +31,15 @@ type Options struct {
 	Blobs *blob.Store
 	// Locator finds the files of models that MLflow did not register.
 	Locator locate.Locator
-	// Sign is an address at which a blob may be read ("r") or written ("w") until then without a
-	// token, as long as holder is somebody. Without it files are not uploaded in parts, and not
-	// through the run history.
-	Sign func(container, name, perm, holder string, until time.Time) string
+	// Sign returns an address at which a blob may be read ("r") or written ("w") without a token,
+	// in the caller's name, until then and as long as the caller's Holder is valid. Without Sign,
+	// multipart uploads and the run history's artifacts are not served.
+	Sign func(container, name, perm string, who Caller, until time.Time) string
 	Dir  string // where points are
 	Log  *slog.Logger
 	// Leads says whether no other server can have opened the points since; nil where there is none.
 	Leads func() bool
-	// KeepDeleted is how long runs are kept that were deleted; 0 is for ever.
+	// KeepDeleted is how long runs and logged models are kept that were deleted; 0 is for ever.
 	KeepDeleted time.Duration
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
@@ -53,6 +52,9 @@ type Service struct {
 	mu     sync.Mutex
 	spaces map[string]*workspace // by ID
 	closed bool
+
+	histories turns // pieces of long histories
+	drawings  turns // charts of series with falling steps
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
@@ -95,6 +97,8 @@ type call struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	path string // of what a route leaves open: an id, an artifact's path
+	// sent says that a part of the answer has been sent: an error breaks it off.
+	sent bool
 	params
 }
 
@@ -112,7 +116,7 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 	if err == nil {
 		return
 	}
-	if _, ours := faultOf(err); !ours {
+	if _, known := faultOf(err); !known {
 		s.Log.Error("tracking", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	Fail(w, err)
@@ -145,13 +149,16 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 			return err
 		}
 	}
-	c := &call{workspace: space, who: who, ctx: r.Context(), w: w, r: r, path: rest}
+	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest}
 	if !route.raw {
 		if err := c.readParams(); err != nil {
 			return err
 		}
 	}
 	answer, err := route.do(c)
+	if err != nil && c.sent {
+		s.breakOff(r, err)
+	}
 	if err != nil || answer == nil {
 		return err
 	}
@@ -160,13 +167,21 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 			return err
 		}
 	}
-	b, err := json.Marshal(answer)
+	b, err := marshal(answer)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(b)
 	return nil
+}
+
+// breakOff ends an answer that cannot be completed.
+func (s *Service) breakOff(r *http.Request, err error) {
+	if _, known := faultOf(err); !known && !errors.Is(err, errGone) {
+		s.Log.Error("tracking: an answer broke off", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	panic(http.ErrAbortHandler) // an orderly end would make what was sent look whole
 }
 
 // leads is nil when no other server can have opened the points.
@@ -207,9 +222,12 @@ func (c *call) readParams() error {
 	}
 	v, err := parseJSON(b)
 	if inner, ok := v.(string); ok { // some clients send JSON in JSON
-		if v, err = parseJSON([]byte(inner)); err != nil {
+		if v, err = parseJSON([]byte(inner)); errors.Is(err, errJSON) {
 			return notAnObject()
 		}
+	}
+	if err != nil && !errors.Is(err, errJSON) {
+		return err
 	}
 	if l, ok := v.(list); err != nil || v == nil || ok && len(l) == 0 {
 		v = object{}
@@ -230,7 +248,7 @@ func (c *call) readBody() ([]byte, error) {
 		return nil, invalid("The request is larger than %d MiB", maxBody>>20)
 	}
 	if err != nil {
-		return nil, refuse(badRequest, "The request was interrupted: %v", err)
+		return nil, refuse(badRequest, "The request ended before its body did")
 	}
 	return b, nil
 }

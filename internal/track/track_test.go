@@ -63,10 +63,10 @@ func start(t testing.TB, dir string) *server {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	sign := func(container, name, perm, holder string, _ time.Time) string {
+	sign := func(container, name, perm string, _ track.Caller, _ time.Time) string {
 		return "https://h/" + container + "/" + name + "?perm=" + perm
 	}
-	s.s = track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log, NoSync: true, Sign: sign, Locator: locate.Locator{BaseURL: "https://h"}})
+	s.s = track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log, NoSync: true, Sign: sign, Locator: locate.Locator{BaseURL: "https://h", Zone: "zone.test:8443"}})
 	s.stop = func() {
 		s.stop = func() {}
 		if err := s.s.Close(); err != nil {

@@ -2,6 +2,30 @@ package track
 
 import "iter"
 
+// A walk is the part of a column that a search walks.
+type walk struct {
+	col     column
+	desc    bool
+	spans   []span
+	limited bool // runs that are not in spans do not meet the filter
+}
+
+// first is how the runs of an experiment are walked by a column: the one they are sorted by. Newest
+// first, which is the order without another, has one where there is a condition on the start.
+func (l *look) first(id string) (walk, bool) {
+	o := order{of: attribute, key: "start_time", desc: true}
+	if len(l.s.orders) > 0 {
+		o = l.s.orders[0]
+	}
+	col, ok := l.x.columns.find(id, o.field())
+	if !ok {
+		return walk{}, false
+	}
+	w := walk{col: col, desc: o.desc}
+	w.spans, w.limited = l.s.spans(col, o.field())
+	return w, w.limited || len(l.s.orders) > 0
+}
+
 // walked is the runs that are kept, found by walking all of them in order. When more were looked at
 // than the rarest, which are few, those are collected after all.
 func (l *look) walked(id string, rarest iter.Seq[*node], few int) iter.Seq[*run] {

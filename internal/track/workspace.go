@@ -119,7 +119,7 @@ func (w *workspace) load(ctx context.Context) error {
 		return err
 	}
 	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{
-		Log: w.s.Log, NoSync: w.s.NoSync, Fresh: w.s.Leads != nil, Leads: w.s.Leads,
+		Log: w.s.Log, NoSync: w.s.NoSync, Leads: w.s.Leads,
 	})
 	w.loaded.Store(err == nil)
 	return err

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"crypto/md5"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 const about = "open compute plane for machine learning"
 
-// makeDeb is a Debian package with the program. `berth setup team` makes a server of it.
-func makeDeb(version string, t target, binary []byte) ([]byte, error) {
+// makeDeb is a Debian package with the program and its manual pages. `berth setup team` makes a
+// server of it.
+func makeDeb(version string, t target, binary []byte, pages map[string][]byte) ([]byte, error) {
 	copyright := []byte("Berth is licensed under the Apache License, Version 2.0.\nOn Debian systems the text of the licence is in /usr/share/common-licenses/Apache-2.0.\n")
-	data, err := tarGz([]entry{
+	files := []entry{
 		{name: "./", mode: 0o755},
 		{name: "./usr/", mode: 0o755},
 		{name: "./usr/bin/", mode: 0o755},
@@ -20,14 +23,26 @@ func makeDeb(version string, t target, binary []byte) ([]byte, error) {
 		{name: "./usr/share/doc/", mode: 0o755},
 		{name: "./usr/share/doc/berth/", mode: 0o755},
 		{name: "./usr/share/doc/berth/copyright", mode: 0o644, data: copyright},
-	})
+		{name: "./usr/share/man/", mode: 0o755},
+		{name: "./usr/share/man/man1/", mode: 0o755},
+	}
+	sums := fmt.Sprintf("%x  usr/bin/berth\n%x  usr/share/doc/berth/copyright\n", md5.Sum(binary), md5.Sum(copyright))
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		page, err := gz(pages[name])
+		if err != nil {
+			return nil, err
+		}
+		path := "usr/share/man/man1/" + name + ".gz"
+		files = append(files, entry{name: "./" + path, mode: 0o644, data: page})
+		sums += fmt.Sprintf("%x  %s\n", md5.Sum(page), path)
+	}
+	data, err := tarGz(files)
 	if err != nil {
 		return nil, err
 	}
 	fields := fmt.Sprintf("Package: berth\nVersion: %s\nArchitecture: %s\nMaintainer: The Berth authors <berth@berthml.org>\nInstalled-Size: %d\n"+
 		"Section: science\nPriority: optional\nRecommends: python3, ca-certificates\nHomepage: https://github.com/berthml/berth\n"+
 		"Description: %s\n Server and command line in one program, with the interface of Azure Machine Learning.\n", version, t.deb, len(binary)/1024+8, about)
-	sums := fmt.Sprintf("%x  usr/bin/berth\n%x  usr/share/doc/berth/copyright\n", md5.Sum(binary), md5.Sum(copyright))
 	control, err := tarGz([]entry{
 		{name: "./", mode: 0o755},
 		{name: "./control", mode: 0o644, data: []byte(fields)},

@@ -12,9 +12,11 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -61,6 +63,17 @@ func run(dist, described string) error {
 	if err != nil {
 		return err
 	}
+	pages, err := manPages(filepath.Join(dist, "man", "man1"))
+	if err != nil {
+		return err
+	}
+	archive, err := manArchive(pages)
+	if err != nil {
+		return err
+	}
+	if err := write(dist, "berth-"+version+"-man.tar.gz", archive); err != nil {
+		return err
+	}
 	for _, t := range targets {
 		binary, err := os.ReadFile(t.binary(dist))
 		if err != nil {
@@ -76,7 +89,7 @@ func run(dist, described string) error {
 		if t.os != "linux" {
 			continue
 		}
-		deb, err := makeDeb(version, t, binary)
+		deb, err := makeDeb(version, t, binary, pages)
 		if err != nil {
 			return err
 		}
@@ -92,6 +105,33 @@ func run(dist, described string) error {
 		}
 	}
 	return deployFiles(dist, version, "deploy")
+}
+
+// manPages reads the manual pages that scripts/dist.sh has made.
+func manPages(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string][]byte{}
+	for _, e := range entries {
+		if pages[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	if len(pages) == 0 {
+		return nil, fmt.Errorf("%s has no manual pages", dir)
+	}
+	return pages, nil
+}
+
+// manArchive is the manual pages for systems without a package.
+func manArchive(pages map[string][]byte) ([]byte, error) {
+	files := []entry{{name: "man1/", mode: 0o755}}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		files = append(files, entry{name: "man1/" + name, mode: 0o644, data: pages[name]})
+	}
+	return tarGz(files)
 }
 
 // deployFiles writes what has no binary in it.

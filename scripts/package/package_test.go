@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,7 +96,7 @@ func save(t *testing.T, name string, data []byte) string {
 
 func TestDeb(t *testing.T) {
 	dpkg := tool(t, "dpkg-deb")
-	deb, err := makeDeb(version, here(t), program(t))
+	deb, err := makeDeb(version, here(t), program(t), map[string][]byte{"berth.1": []byte(".TH BERTH 1\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +111,20 @@ func TestDeb(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	says(t, exec.Command(filepath.Join(root, "usr/bin/berth"), "version"))
+	if _, err := os.Stat(filepath.Join(root, "usr/share/man/man1/berth.1.gz")); err != nil {
+		t.Error(err)
+	}
 	if os.Geteuid() != 0 {
 		return
 	}
-	// As an installation into a root of its own, and its removal.
+	testInstall(t, path)
+}
+
+// testInstall installs a package into an empty root, and removes it: nothing is left but files of
+// dpkg itself.
+func testInstall(t *testing.T, path string) {
+	t.Helper()
+	root := t.TempDir()
 	admin := filepath.Join(root, "var/lib/dpkg")
 	for _, dir := range []string{"updates", "info", "triggers"} {
 		if err := os.MkdirAll(filepath.Join(admin, dir), 0o755); err != nil {
@@ -134,6 +145,22 @@ func TestDeb(t *testing.T) {
 		if installed := slices.Contains(args, "--install"); installed != (err == nil) {
 			t.Errorf("%v: %v", args, err)
 		}
+	}
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		rel := strings.TrimPrefix(path, root)
+		if ours := rel != "" && rel != "/var" && rel != "/var/lib" && rel != "/log" && !strings.HasPrefix(rel, "/var/lib/dpkg"); ours {
+			t.Errorf("%s is left", rel)
+		}
+		if strings.HasPrefix(rel, "/var/lib/dpkg/info/berth.") {
+			t.Errorf("dpkg still has %s", rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(admin, "status")); err != nil || strings.Contains(string(b), "Package: berth") {
+		t.Errorf("dpkg still knows it: %v %s", err, b)
 	}
 }
 

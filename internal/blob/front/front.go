@@ -42,7 +42,10 @@ type Options struct {
 	// where the job is not there, both for a name in no job's folder. The first two segments of
 	// the name tell.
 	Job func(ctx context.Context, container, name string) (job, user string, err error)
-	Log *slog.Logger
+	// Near says whether a request is of the user of this machine, who can read what the server can.
+	// Nil is nobody.
+	Near func(r *http.Request) bool
+	Log  *slog.Logger
 }
 
 // Handler is the blob endpoint.
@@ -192,6 +195,8 @@ func (c *call) operation() (op func() error, perm string) {
 		return c.tree, "rl"
 	case "PUT pack":
 		return c.putPack, "w"
+	case "PUT file":
+		return c.putFile, "w"
 	case "PUT reuse":
 		return c.reuse, "w"
 	case "POST pack":
@@ -252,7 +257,7 @@ func (c *call) authorize(perm string) error {
 }
 
 // mayWrite refuses to write to names that belong to a job of somebody else, or will belong to a job
-// that is not there yet. What the server itself signed for one blob is nobody's.
+// that is not there yet. Who signs as an owner has decided that already.
 func (c *call) mayWrite(perm string, names ...string) error {
 	if c.h.o.Job == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
 		return nil

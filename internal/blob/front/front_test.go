@@ -51,7 +51,7 @@ func serve(t testing.TB) *site {
 			return "", false, berth.Errorf(berth.Unauthenticated, "bad token")
 		}
 		return "good", false, nil
-	}})
+	}, Near: func(r *http.Request) bool { return r.Header.Get("Near") != "" }})
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return &site{t, s, server, signer, signer.Sign(all)}

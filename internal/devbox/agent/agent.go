@@ -30,6 +30,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/devbox"
+	"github.com/berthml/berth/internal/runner"
 	"github.com/berthml/berth/internal/socket"
 )
 
@@ -98,6 +99,9 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 		return err
 	}
 	defer os.RemoveAll(a.scratch)
+	if err := a.linkProgram(); err != nil {
+		return err
+	}
 	a.processes = newProcessGroup(a.environ())
 	defer a.processes.end(5 * time.Second)
 	if a.ssh, err = newSSH(a); err != nil {
@@ -135,8 +139,14 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 	}
 }
 
-// accept finds out what a connection is for.
+// accept finds out what a connection is for. Jobs run as the same user and can open the socket;
+// only the server may.
 func (a *agent) accept(ctx context.Context, c net.Conn, streams *streams) {
+	if pid, err := socket.Peer(c); a.c.Home != "" && (err != nil || runner.OfTask(pid, a.c.Home)) {
+		a.log.Warn("a connection of a job was refused", "pid", pid, "err", err)
+		c.Close()
+		return
+	}
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	line, err := readLine(c)
 	_ = c.SetReadDeadline(time.Time{})
@@ -332,6 +342,12 @@ func (a *agent) setUp(ctx context.Context) error {
 	}
 	if err := a.environment(ctx); err != nil {
 		return err
+	}
+	if err := a.nameWorkspace(); err != nil { // a full disk is no reason not to start
+		a.warn("the file .azureml/config.json, by which clients find the workspace, was not written: " + err.Error())
+	}
+	if err := a.writeProfile(); err != nil {
+		a.warn("the file .profile, by which terminals find the instance's programs, was not written: " + err.Error())
 	}
 	if a.c.Creation != nil {
 		if err := a.script(ctx, devbox.PhaseCreation, a.c.Creation); err != nil {

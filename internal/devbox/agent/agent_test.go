@@ -216,6 +216,34 @@ func TestSSH(t *testing.T) {
 	}
 }
 
+// TestLogin: a login shell, whose /etc/profile may set another PATH, finds the instance's programs
+// first, and reads the user's ~/.bashrc.
+func TestLogin(t *testing.T) {
+	dir, c := start(t, devbox.Config{Creation: script("echo 'hers=yes' > ~/.bashrc; exit 1", time.Minute)})
+	client := dial(t, dir, failed(t, c).HostKey)
+	x, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Stdin = strings.NewReader("command -v berth; echo $PATH $hers\n")
+	var b bytes.Buffer
+	x.Stdout = &b
+	if err := x.Shell(); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, &b)
+	}
+	out := b.String()
+	program, path, _ := strings.Cut(out, "\n")
+	if !strings.HasSuffix(program, "/bin/berth") || !strings.HasPrefix(path, dir+"/home/.local/bin:"+dir+"/env/bin:") {
+		t.Errorf("%q", out)
+	}
+	if _, err := exec.LookPath("bash"); err == nil && !strings.HasSuffix(out, " yes\n") {
+		t.Errorf("%q", out)
+	}
+}
+
 // TestHungUp: what an interactive command runs ends when its client is gone.
 func TestHungUp(t *testing.T) {
 	dir, c := start(t, devbox.Config{Creation: script("exit 1", time.Minute)})

@@ -3,7 +3,10 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -24,6 +28,7 @@ type jupyter struct {
 	a      *agent
 	sock   string
 	base   string
+	token  string // what it asks of everybody
 	client *http.Client
 
 	mu    sync.Mutex
@@ -33,7 +38,7 @@ type jupyter struct {
 }
 
 func newJupyter(a *agent) *jupyter {
-	j := &jupyter{a: a, sock: filepath.Join(runDir(a.dir), "jupyter.sock"), base: a.c.Prefix + "/jupyter/", why: "it is starting"}
+	j := &jupyter{a: a, sock: filepath.Join(runDir(a.dir), "jupyter.sock"), base: a.c.Prefix + "/jupyter/", token: newToken(), why: "it is starting"}
 	j.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		MaxIdleConns: 2,
 		DialContext:  func(ctx context.Context, _, _ string) (net.Conn, error) { return j.connect(ctx) },
@@ -55,7 +60,7 @@ func (j *jupyter) dial(ctx context.Context) (net.Conn, error) {
 		}
 		return nil, fmt.Errorf("JupyterLab does not answer: %w", err)
 	}
-	return c, nil
+	return &headed{Conn: c, header: []byte("Authorization: token " + j.token + "\r\n")}, nil
 }
 
 func (j *jupyter) problem() string {
@@ -138,15 +143,17 @@ func (j *jupyter) launch() (chan error, error) {
 	if err := os.Remove(j.sock); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	// No token: only this user's processes reach the socket, and the server checks who comes
-	// through it. Cross-site requests are refused there too.
+	// Jobs of others run as the same user and reach the socket too, so it wants a token, which the
+	// agent adds to what comes from the server. That one checks who comes, and refuses cross-site
+	// requests.
 	cmd := a.command(filepath.Join(a.env(), "bin", "python"), "-m", "jupyterlab", "--no-browser", "--allow-root",
 		"--ServerApp.sock="+j.sock, "--ServerApp.sock_mode=0600", "--ServerApp.base_url="+j.base, "--ServerApp.root_dir="+a.home(),
-		"--IdentityProvider.token=", "--PasswordIdentityProvider.hashed_password=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.allow_remote_access=True",
+		"--PasswordIdentityProvider.hashed_password=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.allow_remote_access=True",
 		"--ServerApp.trust_xheaders=True", "--ServerApp.quit_button=False", "--FileContentsManager.delete_to_trash=False", // which frees nothing
-		"--ServerApp.allow_unauthenticated_access=True",
+		"--ServerApp.allow_unauthenticated_access=False",
 		"--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
 	)
+	cmd.Env = append(slices.Clone(cmd.Env), "JUPYTER_TOKEN="+j.token)
 	log := a.logFile("jupyter")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.WaitDelay = time.Second
@@ -203,6 +210,7 @@ func (j *jupyter) get(ctx context.Context, path string, out any) error {
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Authorization", "token "+j.token)
 	res, err := j.client.Do(req)
 	if err != nil {
 		return err
@@ -269,4 +277,38 @@ func (j *jupyter) signals(ctx context.Context) []devbox.Signal {
 	}
 	out[2].Last = status.Last
 	return out
+}
+
+func newToken() string {
+	var b [24]byte
+	rand.Read(b[:]) // crypto/rand.Read never fails
+	return hex.EncodeToString(b[:])
+}
+
+// headed is a connection with one request, to which it adds a line of the header.
+type headed struct {
+	net.Conn
+	header []byte
+}
+
+func (h *headed) Write(p []byte) (int, error) {
+	i := bytes.IndexByte(p, '\n') + 1 // the end of the request line
+	if i == 0 || h.header == nil {
+		return h.Conn.Write(p)
+	}
+	whole := slices.Concat(p[:i], h.header, p[i:])
+	added := len(h.header)
+	h.header = nil
+	n, err := h.Conn.Write(whole)
+	if n > i {
+		n = max(i, n-added)
+	}
+	return n, err
+}
+
+func (h *headed) CloseWrite() error {
+	if w, ok := h.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return nil
 }

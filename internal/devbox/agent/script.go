@@ -5,6 +5,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,14 +61,79 @@ next:
 		}
 		env = append(env, v)
 	}
+	own := filepath.Join(a.home(), ".local", "bin") + ":" + filepath.Join(a.env(), "bin") + ":" + a.programs()
 	env = append(env,
-		"HOME="+a.home(), "VIRTUAL_ENV="+a.env(), "PATH="+filepath.Join(a.home(), ".local", "bin")+":"+filepath.Join(a.env(), "bin")+":"+path,
+		"HOME="+a.home(), "VIRTUAL_ENV="+a.env(), "PATH="+own+":"+path, "BERTH_INSTANCE_PATH="+own,
 		"SHELL="+shell(), "JUPYTER_RUNTIME_DIR="+filepath.Join(a.scratch, "jupyter"),
 	)
 	for k, v := range a.c.Vars {
 		env = append(env, k+"="+v)
 	}
 	return env
+}
+
+// programs is the directory in which the user's processes find berth.
+func (a *agent) programs() string { return filepath.Join(a.scratch, "bin") }
+
+// linkProgram makes this program, as berth, one of those that the user's processes find.
+func (a *agent) linkProgram() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.programs(), 0o700); err != nil {
+		return err
+	}
+	return os.Symlink(self, filepath.Join(a.programs(), "berth"))
+}
+
+// nameWorkspace writes the file by which MLClient.from_config finds the workspace, unless the user
+// has one.
+func (a *agent) nameWorkspace() error {
+	ws := map[string]string{
+		"subscription_id": a.c.Vars["AZUREML_ARM_SUBSCRIPTION"], "resource_group": a.c.Vars["AZUREML_ARM_RESOURCEGROUP"],
+		"workspace_name": a.c.Vars["AZUREML_ARM_WORKSPACE_NAME"],
+	}
+	if ws["workspace_name"] == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(ws, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(a.home(), ".azureml")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return writeNew(filepath.Join(dir, "config.json"), append(b, '\n'))
+}
+
+// profile is for login shells, those of terminals among them: /etc/profile sets another PATH on
+// some systems.
+const profile = `# The programs of the instance come first also where /etc/profile sets another PATH.
+PATH=${BERTH_INSTANCE_PATH:+$BERTH_INSTANCE_PATH:}$PATH
+if [ -n "$BASH_VERSION" ] && [ -f ~/.bashrc ]; then
+	. ~/.bashrc
+fi
+`
+
+// writeProfile writes the file that login shells read, unless the user has one.
+func (a *agent) writeProfile() error {
+	return writeNew(filepath.Join(a.home(), ".profile"), []byte(profile))
+}
+
+// writeNew writes a file that does not exist yet.
+func writeNew(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.Write(b)
+	return err
 }
 
 func shell() string {

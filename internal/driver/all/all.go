@@ -11,6 +11,7 @@ import (
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/kubernetes"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/driver/provided"
 	"github.com/berthml/berth/internal/driver/slurm"
 	"github.com/berthml/berth/internal/driver/ssh"
 )
@@ -28,6 +29,7 @@ func types() map[string]driver.Type {
 		berth.LocalCompute:                  {Open: local.Open, Shared: Local},
 		strings.ToLower(berth.TypeCluster):  {Open: cluster.Open, Shared: Clusters},
 		strings.ToLower(berth.TypeInstance): {Open: cluster.Open, Shared: Clusters}, // a node of its user's own
+		driver.Provided:                     {Open: provided.Open},                  // a cluster whose nodes another compute makes
 		berth.ConnectionAgent:               {Open: dialout.Open},
 		berth.ConnectionSSH:                 {Open: ssh.Open, Check: ssh.Check},
 		kubernetes.Name: {
@@ -44,7 +46,7 @@ func types() map[string]driver.Type {
 // Azure's types, or ways to connect to a virtual machine.
 func Types() (words []string) {
 	for word, t := range types() {
-		if t.Shared == "" && word != berth.ConnectionAgent && word != berth.ConnectionSSH {
+		if t.Shared == "" && word != berth.ConnectionAgent && word != berth.ConnectionSSH && word != driver.Provided {
 			words = append(words, word)
 		}
 	}

@@ -57,8 +57,9 @@ type Agent struct {
 	ID   string
 	Host string // what the machine calls itself
 	Log  *slog.Logger
-	// Connected is called each time a connection stands. It may be nil.
-	Connected func()
+	// Connected is called each time a connection stands, and Ended when it has ended. They may be
+	// nil.
+	Connected, Ended func()
 
 	handles sync.Map // of Driver, by task
 	relays  *relays  // nil when tasks reach the server themselves
@@ -154,6 +155,9 @@ func (a *Agent) once(ctx context.Context, client *http.Transport) error {
 	if a.Connected != nil {
 		a.Connected()
 	}
+	if a.Ended != nil {
+		defer a.Ended()
+	}
 	return a.Serve(ctx, body)
 }
 
@@ -218,6 +222,11 @@ func (o *oneConn) Addr() net.Addr { return addr{} }
 func (a *Agent) handler() http.Handler {
 	d := a.Driver
 	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+relayPath, a.relay)
+	if d == nil {
+		return mux // see ServeRelay
+	}
+	mux.HandleFunc("POST "+dialPath, a.dial)
 	answer(mux, "GET /probe", func(ctx context.Context, _ struct{}) (driver.Info, error) { return d.Probe(ctx) })
 	answer(mux, "GET /tasks", func(ctx context.Context, _ struct{}) ([]driver.Observed, error) { return d.Observe(ctx) })
 	answer(mux, "POST /start", func(ctx context.Context, l berth.Launch) (struct{}, error) {
@@ -239,7 +248,6 @@ func (a *Agent) handler() http.Handler {
 		}
 		return struct{}{}, err
 	})
-	mux.HandleFunc("POST "+relayPath, a.relay)
 	return mux
 }
 
@@ -264,29 +272,8 @@ func (a *Agent) about(ctx context.Context, id berth.TaskID, f func(driver.Handle
 // here is a launch as it is right on this machine: the server is where this agent reaches it, and
 // none of the server's own directories are here.
 func (a *Agent) here(l berth.Launch) berth.Launch {
-	from, to := strings.TrimSuffix(l.Home.URL, "/"), strings.TrimSuffix(a.Join.Server, "/")
-	move := func(u string) string {
-		if rest, ok := strings.CutPrefix(u, from); ok && from != "" && (rest == "" || rest[0] == '/' || rest[0] == '?') {
-			return to + rest
-		}
-		return u
-	}
 	l.LogFile, l.Keep = "", ""
-	l.Home.URL, l.Code, l.Artifacts, l.Environment.Build = move(l.Home.URL), move(l.Code), move(l.Artifacts), move(l.Environment.Build)
-	if t := l.Tracking; t != nil {
-		moved := *t
-		moved.URI = move(t.URI)
-		l.Tracking = &moved
-	}
-	for k, in := range l.Inputs {
-		in.URL = move(in.URL)
-		l.Inputs[k] = in
-	}
-	for k, out := range l.Outputs {
-		out.URL = move(out.URL)
-		l.Outputs[k] = out
-	}
-	return l
+	return l.At(a.Join.Server)
 }
 
 // answer makes a handler of a function from a JSON body to another.

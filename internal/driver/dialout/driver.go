@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -49,6 +50,8 @@ type session struct {
 	conn *http.ClientConn
 	done chan error // has the reason once it is over
 	once sync.Once
+
+	dialed atomic.Int64 // connections to tasks that are open
 }
 
 // end closes the connection for a reason, of which the first one counts.
@@ -135,7 +138,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	// Whatever the agent's own driver can do on its machine, this is what goes over the connection.
 	info.SharedDisk, info.Queues, info.Address, info.MaxNodes = false, false, "", 1
 	info.Distributed, info.Places = true, false // on one machine
-	info.Watches, info.Scales, info.Dials, info.Execs, info.Logs, info.Gangs = false, false, false, false, false, false
+	info.Watches, info.Scales, info.Execs, info.Logs, info.Gangs = false, false, false, false, false
 	return info, err
 }
 

@@ -2,7 +2,9 @@ package dialout
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -34,6 +36,32 @@ const relayWait = 10 * time.Second
 // Accept.
 func (d *Driver) RelayTo(dial func(context.Context) (net.Conn, error), away error) {
 	d.relayTo, d.away = dial, away
+}
+
+// Relay passes on what a [ServeRelay] at the other end of c accepts to connections of dial, until c
+// or ctx ends. The error is why.
+func Relay(ctx context.Context, c net.Conn, dial func(context.Context) (net.Conn, error), log *slog.Logger) error {
+	d := &Driver{name: "relay", log: log, pingAfter: pingAfter, pingWait: pingWait, relayTo: dial}
+	ended, err := d.Accept(ctx, c)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return errors.Join(err, d.Close())
+}
+
+// ServeRelay accepts connections of tasks from l and passes them on to the [Relay] at the other end
+// of c, until c or ctx ends. The error is why.
+func ServeRelay(ctx context.Context, l net.Listener, c io.ReadWriteCloser, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &Agent{Log: log}
+	a.Relay(ctx, l)
+	return a.Serve(ctx, c)
 }
 
 // relay keeps requests open until the session ends.

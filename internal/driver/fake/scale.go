@@ -76,6 +76,22 @@ func (d *Driver) DropNode(name string) {
 	d.drop(name)
 }
 
+// TakeNode takes a node away: it is listed as such until it is removed, and its tasks end without a
+// report.
+func (d *Driver) TakeNode(name, why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := d.at(name); i >= 0 {
+		d.nodes[i].Leaving, d.nodes[i].Taken, d.nodes[i].Away = true, true, why
+	}
+	for id, t := range d.tasks {
+		if t.launch.Node == name {
+			delete(d.tasks, id)
+		}
+	}
+	d.hint()
+}
+
 // RunningOn counts the tasks on a node that are placed or run.
 func (d *Driver) RunningOn(name string) int {
 	d.mu.Lock()

@@ -33,6 +33,7 @@ type client struct {
 	server    string
 	token     func() (string, error)
 	http      *http.Client
+	upgrades  *http.Transport // of connections that become streams, which HTTP/2 cannot
 	namespace string
 }
 
@@ -52,8 +53,11 @@ func newClient(c kubeconfig.Cluster) (*client, error) {
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}
+	var one http.Protocols
+	one.SetHTTP1(true)
 	return &client{
 		server: c.Server, namespace: c.Namespace, token: func() (string, error) { return c.Token, nil },
+		upgrades: &http.Transport{TLSClientConfig: t.Clone(), Protocols: &one, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second},
 		http: &http.Client{
 			Transport: &http.Transport{TLSClientConfig: t, ForceAttemptHTTP2: true, DisableCompression: true, MaxConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second},
 			CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -147,6 +151,27 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 func (c *client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+	r, err := c.request(ctx, method, path, query, body)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.silent(err)
+	}
+	return res, nil
+}
+
+// silent is the error of a cluster that does not answer.
+func (c *client) silent(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // the address is said already
+	}
+	return berth.Errorf(berth.Unavailable, "the cluster at %s does not answer: %w", c.server, err)
+}
+
+// request is a request to the cluster, with the account's token.
+func (c *client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
 	address := c.server + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
@@ -171,14 +196,7 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 		}
 		r.Header.Set("Content-Type", kind)
 	}
-	res, err := c.http.Do(r)
-	if err != nil {
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // the address is said already
-		}
-		return nil, berth.Errorf(berth.Unavailable, "the cluster at %s does not answer: %w", c.server, err)
-	}
-	return res, nil
+	return r, nil
 }
 
 // refusal is the error of an answer. Only what a cluster says of it is passed on, so that the

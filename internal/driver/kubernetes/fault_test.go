@@ -167,7 +167,7 @@ func nodeLost(t *testing.T) {
 // serverNotReached: where pods do not reach the server, that is the reason.
 func serverNotReached(t *testing.T) {
 	ctx := timed(t)
-	f := open(t)
+	f := open(t, `"tunnel":"never"`)
 	l := f.launch(1, "true")
 	l.Home.URL = "https://127.0.0.1:9"
 	f.start(ctx, t, l)

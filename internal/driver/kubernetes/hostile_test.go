@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,7 +24,9 @@ func clientOf(t *testing.T, h http.HandlerFunc) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.http.Transport = s.Client().Transport
+	tr := s.Client().Transport.(*http.Transport)
+	c.http.Transport, c.upgrades.TLSClientConfig = tr, tr.TLSClientConfig.Clone()
+	c.upgrades.TLSClientConfig.NextProtos = nil
 	return c
 }
 
@@ -222,15 +226,56 @@ func TestOwnAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := connect(s, "", "ml"); berth.CodeOf(err) != berth.Denied {
+		if _, err := connect(s, "", offer{namespace: "ml"}); berth.CodeOf(err) != berth.Denied {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
-	if err := (site{Namespace: "ml"}).checkOwn("ml"); err != nil {
+	if err := (offer{namespace: "ml"}).check(site{Namespace: "ml"}); err != nil {
 		t.Error(err)
 	}
-	if err := (site{}).checkOwn(""); berth.CodeOf(err) != berth.Denied {
+	if _, err := offerOf(site{}, t.TempDir(), "true"); berth.CodeOf(err) != berth.Denied {
 		t.Errorf("nothing is offered: %v", err)
+	}
+}
+
+// TestNamedCluster: the operator's kubeconfig of a cluster is used for computes whose resource id
+// names it, in its namespace and context only.
+func TestNamedCluster(t *testing.T) {
+	home := t.TempDir()
+	text := `{"current-context": a, contexts: [{name: a, context: {cluster: c, user: u, namespace: ml}}, {name: b, context: {cluster: c, user: u, namespace: kube-system}}],
+clusters: [{name: c, cluster: {server: "https://h"}}], users: [{name: u, user: {token: x}}]}`
+	if err := os.Mkdir(filepath.Join(home, "kubernetes"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubernetes/lab.kubeconfig", "other.kubeconfig"} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(id, properties string) (*client, error) {
+		s, err := readSite([]byte(`{"properties":{"resourceId":"` + id + `","properties":{` + properties + `}}}`))
+		if err != nil {
+			return nil, err
+		}
+		o, err := offerOf(s, home, "true")
+		if err != nil {
+			return nil, err
+		}
+		return connect(s, "", o)
+	}
+	const lab = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Kubernetes/connectedClusters/Lab"
+	for _, properties := range []string{``, `"namespace":"ml"`, `"context":"b"`} {
+		if c, err := of(lab, properties); err != nil || c.namespace != "ml" || c.server != "https://h" {
+			t.Errorf("%s: %+v, %v", properties, c, err)
+		}
+	}
+	if _, err := of(lab, `"namespace":"kube-system"`); berth.CodeOf(err) != berth.Denied {
+		t.Errorf("another namespace: %v", err)
+	}
+	for _, id := range []string{"/x/none", "/x/..\\/other", "..%2fother", "../other", ".", ""} {
+		if _, err := of(id, ``); berth.CodeOf(err) != berth.Denied {
+			t.Errorf("%q: %v", id, err)
+		}
 	}
 }
 

@@ -1,12 +1,12 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +36,8 @@ type Driver struct {
 	drop    func(error)          // ends the connection that stands; nil when there is none
 	stuck   map[string]time.Time // by pod, since when its image could not be had, or it does not end
 	listing listing
+	tunnels tunnels
+	routes  routes
 }
 
 // Open is the driver's [driver.Open].
@@ -47,7 +49,10 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir), stuck: map[string]time.Time{}}, nil
+	return &Driver{
+		c: c, log: c.Log, site: s, dir: dir.Open(c.Dir), stuck: map[string]time.Time{}, routes: routes{pods: map[driver.Handle]*pod{}},
+		tunnels: tunnels{kept: map[string]context.CancelFunc{}, seen: map[string]time.Time{}, told: make(chan struct{}, 1)},
+	}, nil
 }
 
 // pollEvery is how often a cluster is asked whether it is there.
@@ -61,14 +66,17 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 		return nil, err
 	}
 	text := a.Secrets[kubeconfigPath]
-	offered, _ := strings.CutPrefix(d.c.Consents[Name], ownPrefix)
-	if offered == d.c.Consents[Name] {
-		offered = ""
+	var offered offer
+	if text == "" {
+		if offered, err = offerOf(s, d.c.Home, d.c.Consents[Name]); err != nil {
+			return nil, err
+		}
 	}
 	c, err := connect(s, text, offered)
 	if err != nil {
 		return nil, err
 	}
+	text = cmp.Or(text, offered.text)
 	version, err := c.version(ctx)
 	if err == nil {
 		err = c.mayAll(ctx)
@@ -77,6 +85,7 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 		return nil, err
 	}
 	d.Drop(berth.Errorf(berth.Conflict, "it is connected to again"))
+	d.tunnels.end() // the next look at the tasks opens them again
 	ended := make(chan error, 1)
 	polling, cancel := context.WithCancel(context.Background())
 	var once sync.Once
@@ -90,7 +99,10 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	d.site, d.client, d.drop = s, c, end
 	d.mu.Unlock()
 	go poll(polling, c, end)
-	return &driver.Connection{Machine: "kubernetes:" + identity(text, s, c), Host: c.namespace + " at " + c.server, Version: version, Ended: ended}, nil
+	return &driver.Connection{
+		Machine: "kubernetes:" + identity(text, s, c), Host: c.namespace + " at " + c.server, Version: version, Ended: ended,
+		Changed: d.tunnels.told, Keys: func() map[string]string { return nil },
+	}, nil
 }
 
 // identity tells a cluster from others: by its authority, which stays when its address changes.
@@ -141,6 +153,7 @@ func (d *Driver) Drop(why error) {
 // Close lets go of the cluster. Its tasks run on.
 func (d *Driver) Close() error {
 	d.Drop(berth.Errorf(berth.Unavailable, "the server is shutting down"))
+	d.tunnels.end()
 	return nil
 }
 
@@ -182,6 +195,9 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, err
 	default:
 		info.Warnings = append(info.Warnings, sum(n, nodes)...)
+	}
+	if why := d.tunnels.why(); why != "" {
+		info.Warnings = append(info.Warnings, why)
 	}
 	if s.Image == "" {
 		info.Warnings = append(info.Warnings, "it has no image: only jobs whose environment names one run there")
@@ -235,5 +251,5 @@ func amount(q string) float64 {
 func (d *Driver) Describe() driver.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true, Distributed: true, Gangs: true, MaxNodes: min(d.site.MaxTasks, mostNodes)}
+	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true, Distributed: true, Gangs: true, Dials: true, MaxNodes: min(d.site.MaxTasks, mostNodes)}
 }

@@ -54,6 +54,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "_group" {
 		os.Exit(group.Main(os.Args[2:]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "_tunnel" {
+		os.Exit(kubernetes.TunnelMain(os.Args[2:]))
+	}
 	os.Exit(m.Run())
 }
 
@@ -80,6 +83,10 @@ func TestOnCluster(t *testing.T) {
 		{name: "Pod", run: podItself},
 		{name: "Queue", run: queue},
 		{name: "ServerNotReached", run: serverNotReached},
+		{name: "Tunnel", run: tunnel},
+		{name: "NoTunnel", run: noTunnel},
+		{name: "Dial", run: dialPod},
+		{name: "QueueReason", run: queueReason},
 		{name: "NodeLost", run: nodeLost, alone: true},
 		{name: "APIServerAway", run: apiServerAway, alone: true},
 		{name: "Scale", run: scale, alone: true},
@@ -107,6 +114,8 @@ type fixture struct {
 	api                              *httptest.Server
 	ca                               []byte
 	d                                driver.Driver
+
+	tunneled atomic.Int64 // connections of tunnels
 
 	mu    sync.Mutex
 	logs  map[string][]byte
@@ -146,7 +155,7 @@ func flat(t *testing.T, path string) string {
 
 func (f *fixture) reopen(t *testing.T) driver.Driver {
 	t.Helper()
-	d, err := kubernetes.Open(driver.Config{Name: "k8s", Dir: f.dir, Properties: []byte(f.document), Program: programHash})
+	d, err := kubernetes.Open(driver.Config{Name: "k8s", Dir: f.dir, Properties: []byte(f.document), Program: programHash, Dial: f.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,6 +165,12 @@ func (f *fixture) reopen(t *testing.T) driver.Driver {
 	}
 	f.d = d
 	return d
+}
+
+// dial connects to the server, as tunnels do.
+func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
+	f.tunneled.Add(1)
+	return new(net.Dialer).DialContext(ctx, "tcp", f.api.Listener.Addr().String())
 }
 
 func (f *fixture) connect(t *testing.T, d driver.Driver) (*driver.Connection, error) {
@@ -179,7 +194,7 @@ func (f *fixture) serve(t *testing.T) {
 	}
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "server"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.ParseIP(kubetest.Gateway)}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.ParseIP(kubetest.Gateway), net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {

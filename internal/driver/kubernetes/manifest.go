@@ -72,6 +72,9 @@ func jobOf(s site, all []berth.Launch, name, compute, hash string) (object, erro
 			return nil, err
 		}
 	}
+	if s.way() == wayTunnel {
+		notes[tunnelAnnotation] = "yes"
+	}
 	of := maps.Clone(labels)
 	if s.QueueName != "" { // Kueue lets it start
 		of[queueLabel], spec["suspend"] = s.QueueName, true
@@ -95,9 +98,12 @@ func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (
 		"name": mainName, "image": image, "command": []string{workDir + "/program", "_task", "--dir", workDir + "/task", "--container"},
 		"volumeMounts": []object{work, {"name": "shm", "mountPath": "/dev/shm"}},
 	}
+	if l.Serves { // the secret of the replica is asked for of everybody who connects
+		task["env"] = []object{{"name": "BERTH_BIND", "value": "0.0.0.0"}}
+	}
 	bring := object{
 		"name": initName, "image": cmp.Or(s.RunnerImage, image),
-		"command":      []string{"/bin/sh", "-c", initScript, "berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + hash, hash},
+		"command":      []string{"/bin/sh", "-c", initScript, "berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + hash, hash, s.way()},
 		"volumeMounts": []object{work, {"name": "launch", "mountPath": launchDir, "readOnly": true}},
 	}
 	for _, c := range []object{task, bring} {
@@ -151,6 +157,9 @@ func resources(t instanceType, l berth.Launch) object {
 	if l.Memory > 0 {
 		limits["memory"] = strconv.FormatInt(l.Memory, 10)
 	}
+	if l.GPUCount > 0 {
+		limits["nvidia.com/gpu"] = strconv.Itoa(l.GPUCount)
+	}
 	return object{"requests": requests, "limits": limits}
 }
 
@@ -198,29 +207,46 @@ func shmSize(s string) (string, error) {
 	return m[1] + map[string]string{"k": "Ki", "m": "Mi", "g": "Gi"}[m[2]], nil
 }
 
-// initScript brings the program and the launch into the pod; its arguments are the address and the
-// hash. Whom the program comes from does not matter, because its hash is checked, and nothing
-// secret is sent: so the certificate is not checked, which some programs cannot do. The container
-// of the task may have another user. All messages go to one stream, because the order of lines on
-// two is lost on the way, and the last one is the reason.
+// initScript brings the program and the launch into the pod; its arguments are the address, the
+// hash, the way and the name of the file for the launch. Whom the program comes from does not
+// matter, because its hash is checked, and nothing secret is sent: so the certificate is not
+// checked, which some programs cannot do. Where the server cannot be reached, the driver brings the
+// program through the API server, see tunnel.go. The container of the task may have another user.
+// All messages go to one stream, because the order of lines on two is lost on the way, and the last
+// one is the reason.
 const initScript = `
 exec 2>&1
 cd ` + workDir + ` || exit 1
 umask 000
 mkdir task || exit 1
 fetch() {
-  command -v curl && curl -fsSk -o program "$1" && return
-  command -v wget && wget -q --no-check-certificate -O program "$1" && return
+  command -v curl && curl -fsSk --connect-timeout 5 -o program "$1" && return
+  command -v wget && wget -q -T 20 --no-check-certificate -O program "$1" && return
   command -v python3 && python3 -c 'import ssl, sys, shutil, urllib.request as u
-shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl._create_unverified_context()), open("program", "wb"))' "$1"
+shutil.copyfileobj(u.urlopen(sys.argv[1], timeout=20, context=ssl._create_unverified_context()), open("program", "wb"))' "$1"
 }
-command -v curl || command -v wget || command -v python3 || { echo "the image has none of curl, wget and python3 to fetch the program with; set runnerImage of the compute to one that has"; exit 1; }
-for wait in 1 2 3 5 8 13 0; do
-  fetch "$1" && break
-  [ $wait != 0 ] || { echo "the program could not be fetched from $1: pods have to reach the server at this address (advertise in berth.yaml)"; exit 1; }
-  sleep $wait
-done
+why="the program could not be fetched from $1: pods have to reach the server at this address (advertise in berth.yaml)"
+waits="1 2 0"
+if [ "$3" = ` + wayDirect + ` ]; then waits="1 2 3 5 8 13 0"; fi
+if [ "$3" != ` + wayTunnel + ` ]; then
+  command -v curl || command -v wget || command -v python3 || { waits=; why="the image has none of curl, wget and python3 to fetch the program with; set runnerImage of the compute to one that has"; }
+  for wait in $waits; do
+    fetch "$1" && : >` + hereFile + ` && break
+    sleep $wait
+  done
+fi
+if [ ! -e ` + hereFile + ` ]; then
+  [ "$3" != ` + wayDirect + ` ] || { echo "$why"; exit 1; }
+  echo ` + tunnelAddress + ` >task/tunnel
+  : >` + wantedFile + `
+  left=180
+  while [ ! -e ` + hereFile + ` ]; do
+    left=$((left-1))
+    [ $left != 0 ] || { echo "$why, or the server has to reach them through the API server of the cluster, which it did not"; exit 1; }
+    sleep 1
+  done
+fi
 command -v sha256sum || { echo "the image has no sha256sum to check the program with; set runnerImage of the compute to one that has"; exit 1; }
 echo "$2  program" | sha256sum -c >/dev/null || { echo "the program fetched from $1 is not that of the server"; exit 1; }
-chmod 755 program && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} task/` + launchKey + ` && chmod 666 task/` + launchKey + `
+chmod 755 program && file=task/${4:-` + launchKey + `} && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} $file && chmod 666 $file
 `

@@ -50,6 +50,7 @@ type pod struct {
 	} `json:"spec"`
 	Status struct {
 		Phase                 string            `json:"phase"`
+		PodIP                 string            `json:"podIP"`
 		Reason                string            `json:"reason"`
 		Message               string            `json:"message"`
 		Conditions            []condition       `json:"conditions"`
@@ -84,6 +85,27 @@ type event struct {
 	Reason         string               `json:"reason"`
 	Message        string               `json:"message"`
 	LastTimestamp  time.Time            `json:"lastTimestamp"`
+}
+
+// workload is what Kueue makes of a Job.
+type workload struct {
+	Metadata struct {
+		Labels          map[string]string
+		OwnerReferences []struct{ Kind, UID string }
+	} `json:"metadata"`
+	Status struct {
+		Conditions []condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// job is the uid of the workload's Job.
+func (w *workload) job() string {
+	for _, o := range w.Metadata.OwnerReferences {
+		if o.Kind == "Job" {
+			return o.UID
+		}
+	}
+	return w.Metadata.Labels["kueue.x-k8s.io/job-uid"]
 }
 
 type node struct {

@@ -24,6 +24,14 @@ var rules = []rule{
 	{"", "events", []string{"list"}},
 }
 
+// moreRules are what it needs besides for pods that cannot reach the server, to reach ports of pods
+// that it cannot reach, and for Kueue.
+var moreRules = []rule{
+	{"", "pods/exec", []string{"get", "create"}},
+	{"", "pods/portforward", []string{"get", "create"}},
+	{"kueue.x-k8s.io", "workloads", []string{"list"}}, // why Kueue lets a job wait
+}
+
 // mayAll refuses an account that may not do all that the driver needs.
 func (c *client) mayAll(ctx context.Context) error {
 	var mu sync.Mutex
@@ -67,9 +75,14 @@ func (c *client) may(ctx context.Context, verb string, r rule) (bool, error) {
 func RBAC(namespace string) string {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(rbacHead, "@NAMESPACE@", namespace))
-	for _, r := range rules {
-		b.WriteString(`- {apiGroups: ["` + r.group + `"], resources: [` + r.resource + `], verbs: [` + strings.Join(r.verbs, ", ") + "]}\n")
+	write := func(rules []rule) {
+		for _, r := range rules {
+			b.WriteString(`- {apiGroups: ["` + r.group + `"], resources: [` + r.resource + `], verbs: [` + strings.Join(r.verbs, ", ") + "]}\n")
+		}
 	}
+	write(rules)
+	b.WriteString("# Without these, pods have to reach the server at its address, and it theirs; and the reasons of Kueue are not shown.\n")
+	write(moreRules)
 	b.WriteString(strings.ReplaceAll(rbacTail, "@NAMESPACE@", namespace))
 	return b.String()
 }

@@ -89,6 +89,9 @@ func (d *Driver) pending(ctx context.Context, c *client, j *job, p *pod) (berth.
 		if p.Spec.NodeName == "" {
 			return berth.TaskPlaced, "Kubernetes has not looked for a node for it yet"
 		}
+		if j.Metadata.Annotations[tunnelAnnotation] != "" {
+			return berth.TaskPlaced, "its pod on node " + p.Spec.NodeName + " is being connected to the server through the API server of the cluster"
+		}
 		return berth.TaskStarting, ""
 	}
 	if forever || d.since(p) > imageTime {
@@ -141,8 +144,11 @@ func said(w *waiting) string {
 // whyNoPod is the reason why a Job has no pod.
 func whyNoPod(j *job, refusals func() map[string]string) string {
 	if j.Spec.Suspend {
-		if j.Metadata.Labels[queueLabel] != "" {
-			return "Kueue has not let it start from queue " + j.Metadata.Labels[queueLabel]
+		if queue := j.Metadata.Labels[queueLabel]; queue != "" {
+			if why := refusals()[j.Metadata.UID]; why != "" {
+				return "Kueue has not let it start from queue " + queue + ": " + why
+			}
+			return "Kueue has not let it start from queue " + queue
 		}
 		return "its Job is suspended"
 	}

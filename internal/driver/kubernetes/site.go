@@ -1,8 +1,14 @@
 package kubernetes
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,9 +34,12 @@ type site struct {
 	PriorityClass    string       `json:"priorityClass"`
 	Tolerations      []toleration `json:"tolerations"`
 	QueueName        string       `json:"queueName"` // of Kueue
+	Tunnel           string       `json:"tunnel"`    // auto, always or never; empty is auto
 	// MaxTasks is how many tasks are handed to the cluster at once, running and waiting; 0 is
 	// mostTasks.
 	MaxTasks int `json:"maxTasks"`
+	// Cluster is the last word of the compute's resource id, by which Azure names a cluster.
+	Cluster string `json:"-"`
 }
 
 type instanceType struct {
@@ -66,13 +75,15 @@ func pattern(text string) func() *regexp.Regexp {
 func readSite(document []byte) (site, error) {
 	var v struct {
 		Properties struct {
-			Properties site `json:"properties"`
+			ResourceID string `json:"resourceId"`
+			Properties site   `json:"properties"`
 		} `json:"properties"`
 	}
 	if err := json.Unmarshal(document, &v); err != nil {
 		return site{}, berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
 	s := v.Properties.Properties
+	s.Cluster = strings.ToLower(path.Base(strings.TrimSuffix(v.Properties.ResourceID, "/")))
 	for name, value := range map[string]string{
 		"namespace": s.Namespace, "serviceAccount": s.ServiceAccount, "priorityClass": s.PriorityClass, "queueName": s.QueueName,
 	} {
@@ -82,6 +93,9 @@ func readSite(document []byte) (site, error) {
 	}
 	if !slices.Contains([]string{"", "Always", "IfNotPresent", "Never"}, s.ImagePullPolicy) {
 		return s, berth.Errorf(berth.Invalid, "properties.properties.imagePullPolicy %q must be Always, IfNotPresent or Never", s.ImagePullPolicy)
+	}
+	if !slices.Contains([]string{"", "auto", "always", "never"}, s.Tunnel) {
+		return s, berth.Errorf(berth.Invalid, "properties.properties.tunnel %q must be auto, always or never", s.Tunnel)
 	}
 	if s.MaxTasks < 0 {
 		return s, berth.Errorf(berth.Invalid, "properties.properties.maxTasks %d must not be negative", s.MaxTasks)
@@ -139,39 +153,66 @@ func Check(old, document []byte) error {
 // kubeconfigPath is the path of the kubeconfig in a compute's properties.
 const kubeconfigPath = "properties.kubeconfig"
 
-// checkOwn refuses what a compute may not choose that uses the server's own account: it would
-// choose with the rights of the server. offered is the namespace that the operator offers.
-func (s site) checkOwn(offered string) error {
-	if offered == "" {
-		return berth.Errorf(berth.Denied, "the compute has no kubeconfig, and the operator has not let computes use the service account of the server: `kubernetes: in-cluster/NAMESPACE` in berth.yaml does")
+// An offer is a cluster that the operator lets computes use without a kubeconfig of their own, in
+// one namespace.
+type offer struct {
+	namespace string
+	text      string // the operator's kubeconfig; empty is the server's own service account
+}
+
+// offerOf finds what a compute without a kubeconfig may use: the cluster that its resource id
+// names, if the operator has put a kubeconfig for it into the home, or the one that the server runs
+// in.
+func offerOf(s site, home, consent string) (offer, error) {
+	if label().MatchString(s.Cluster) {
+		b, err := os.ReadFile(filepath.Join(home, "kubernetes", s.Cluster+".kubeconfig"))
+		if err == nil {
+			k, err := kubeconfig.Parse(b, "")
+			return offer{namespace: cmp.Or(k.Namespace, "default"), text: string(b)}, err
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return offer{}, berth.Errorf(berth.Unavailable, "the kubeconfig of cluster %s on the server cannot be read: %w", s.Cluster, err)
+		}
 	}
-	if s.Namespace != "" && s.Namespace != offered {
-		return berth.Errorf(berth.Denied, "the server's own service account is offered in namespace %s only, not in %s; name that, or give the compute a kubeconfig", offered, s.Namespace)
+	if namespace, own := strings.CutPrefix(consent, ownPrefix); own {
+		return offer{namespace: namespace}, nil
+	}
+	return offer{}, berth.Errorf(berth.Denied, "the compute has no kubeconfig, and the operator offers none: `kubernetes: in-cluster/NAMESPACE` in berth.yaml lets computes use the service account of the server, and kubernetes/NAME.kubeconfig in its home a cluster whose resource id ends with /NAME")
+}
+
+// check refuses what a compute may not choose that uses an account of the operator's: it would
+// choose with the rights of that.
+func (o offer) check(s site) error {
+	if s.Namespace != "" && s.Namespace != o.namespace {
+		return berth.Errorf(berth.Denied, "the operator offers this cluster in namespace %s only, not in %s; name that, or give the compute a kubeconfig", o.namespace, s.Namespace)
 	}
 	for name, set := range map[string]bool{
 		"serviceAccount": s.ServiceAccount != "", "imagePullSecrets": len(s.ImagePullSecrets) > 0, "priorityClass": s.PriorityClass != "", "tolerations": len(s.Tolerations) > 0,
 	} {
 		if set {
-			return berth.Errorf(berth.Denied, "properties.properties.%s cannot be set on a compute that uses the server's own service account; give it a kubeconfig", name)
+			return berth.Errorf(berth.Denied, "properties.properties.%s cannot be set on a compute that uses an account of the operator's; give it a kubeconfig", name)
 		}
 	}
 	return nil
 }
 
-// connect makes the client of a compute. offered is as in checkOwn.
-func connect(s site, text, offered string) (*client, error) {
+// connect makes the client of a compute, from its kubeconfig or from what the operator offers.
+func connect(s site, text string, offered offer) (*client, error) {
+	own := text == ""
+	if own {
+		if err := offered.check(s); err != nil {
+			return nil, err
+		}
+		text, s.Namespace, s.Context = offered.text, offered.namespace, ""
+	}
 	var c *client
 	var err error
-	switch {
-	case text != "":
+	if own && text == "" {
+		c, err = inCluster()
+	} else {
 		var k kubeconfig.Cluster
 		if k, err = kubeconfig.Parse([]byte(text), s.Context); err == nil {
 			c, err = newClient(k)
-		}
-	default:
-		if err = s.checkOwn(offered); err == nil {
-			s.Namespace = offered
-			c, err = inCluster()
 		}
 	}
 	if err != nil {

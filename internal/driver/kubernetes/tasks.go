@@ -17,7 +17,11 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-const batch = "batch/v1"
+// Groups of objects.
+const (
+	batch = "batch/v1"
+	kueue = "kueue.x-k8s.io/v1beta1"
+)
 
 // Start is [driver.Driver.Start]. The cluster refuses a second Job of the same name.
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
@@ -43,6 +47,7 @@ func (d *Driver) start(ctx context.Context, all []berth.Launch) (name string, er
 	}
 	name = driver.Key(compute, string(all[0].Task))
 	all = addressed(all, name)
+	s = d.way(s)
 	manifest, err := jobOf(s, all, name, compute, hash)
 	if err != nil {
 		return "", err
@@ -73,6 +78,9 @@ func (d *Driver) start(ctx context.Context, all []berth.Launch) (name string, er
 			_ = c.remove(ctx, name) // Observe shows it if that fails
 		}
 		return "", err
+	}
+	if s.way() == wayTunnel && d.c.Dial != nil {
+		d.expectTunnels(c, name, len(all))
 	}
 	d.listing.expire()
 	return name, nil
@@ -150,7 +158,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	if err := d.dir.Admit(ctx); err != nil {
 		return nil, err
 	}
-	c, _, compute, err := d.api()
+	c, s, compute, err := d.api()
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +183,13 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 			pods[name] = again[name]
 		}
 	}
-	refusals := sync.OnceValue(func() map[string]string { return c.refusals(ctx) })
+	refusals := sync.OnceValue(func() map[string]string { return c.refusals(ctx, s.QueueName) })
 	all := make([]driver.Observed, 0, len(jobs))
 	for i := range jobs {
 		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name], refusals)...)
 	}
 	d.forget(pods)
+	d.keepTunnels(c, s, jobs, pods)
 	l.mu.Lock()
 	l.at, l.all = at, all
 	l.mu.Unlock()
@@ -234,17 +243,36 @@ func (d *Driver) forget(pods map[string]map[int]*pod) {
 
 // refusals are the reasons why Jobs could not have their pods, by the Job's uid. They are hints: an
 // account that may not read them goes without.
-func (c *client) refusals(ctx context.Context) map[string]string {
+func (c *client) refusals(ctx context.Context, queue string) map[string]string {
+	out := map[string]string{}
+	if queue != "" {
+		c.queued(ctx, out)
+	}
 	events, err := list[event](ctx, c, c.in("", "events", ""), "", "involvedObject.kind=Job,reason=FailedCreate")
 	if err != nil {
-		return nil
+		return out
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.LastTimestamp.Compare(b.LastTimestamp) })
-	out := map[string]string{}
 	for _, e := range events {
 		out[e.InvolvedObject.UID] = e.Message
 	}
 	return out
+}
+
+// queued adds why Kueue has not let Jobs start: what it says of their quota, or of their admission.
+func (c *client) queued(ctx context.Context, out map[string]string) {
+	all, err := list[workload](ctx, c, c.in(kueue, "workloads", ""), "", "")
+	if err != nil {
+		return
+	}
+	for _, w := range all {
+		for _, x := range w.Status.Conditions {
+			if (x.Type == "QuotaReserved" || x.Type == "Admitted") && x.Status == "False" && x.Message != "" {
+				out[w.job()] = x.Message
+				break
+			}
+		}
+	}
 }
 
 // stopped is why a Job is ended, as it is kept in its annotation.

@@ -56,10 +56,24 @@ func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (i
 	if c.Terminal {
 		return terminal(ctx, cmd, c, start)
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
+	if c.Stdin == nil {
+		if err := start(); err != nil {
+			return exitCode(ctx, err)
+		}
+		return exitCode(ctx, cmd.Wait())
+	}
+	in, err := cmd.StdinPipe() // the end of the command does not wait for that of its input
+	if err != nil {
+		return 0, err
+	}
 	if err := start(); err != nil {
 		return exitCode(ctx, err)
 	}
+	go func() { // ends with the caller's input, or with the next byte of it
+		_, _ = io.Copy(in, c.Stdin)
+		in.Close()
+	}()
 	return exitCode(ctx, cmd.Wait())
 }
 

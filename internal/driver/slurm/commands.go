@@ -22,6 +22,13 @@ type commands struct {
 // is away.
 const commandTime = 20 * time.Second
 
+// submitter is the command that submits jobs.
+const submitter = "sbatch"
+
+// forJobs are the variables that sbatch is given, and with it the job: others may be secrets of the
+// server. A choice by sbatch's own --export would have nodes run the account's login shell first.
+var forJobs = []string{"HOME", "USER", "LOGNAME", "LANG", "PATH", "LD_LIBRARY_PATH", "SLURM_CONF"}
+
 // run runs a command of Slurm and returns what it printed.
 func (c commands) run(ctx context.Context, in []byte, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
@@ -30,7 +37,16 @@ func (c commands) run(ctx context.Context, in []byte, name string, args ...strin
 		return c.login.run(ctx, in, name, args...)
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
+	cmd.Env = os.Environ()
+	if name == submitter {
+		cmd.Env = nil
+		for _, v := range forJobs {
+			if value, ok := os.LookupEnv(v); ok {
+				cmd.Env = append(cmd.Env, v+"="+value)
+			}
+		}
+	}
+	cmd.Env = append(cmd.Env, "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
 	cmd.Dir = "/"
 	cmd.WaitDelay = time.Second
 	if in != nil {
@@ -65,11 +81,11 @@ func (c commands) account() account {
 	if c.login != nil {
 		return c.login.account()
 	}
-	return account{uid: strconv.Itoa(os.Getuid()), home: os.Getenv("HOME"), user: os.Getenv("USER")}
+	return account{uid: strconv.Itoa(os.Getuid())}
 }
 
 // account is an account of the cluster.
-type account struct{ uid, home, user string }
+type account struct{ uid string }
 
 // commandError is what a command of Slurm said when it failed.
 type commandError struct {
@@ -96,7 +112,7 @@ var refusals = []string{
 
 // submit submits a script and returns the number of its job.
 func (c commands) submit(ctx context.Context, script []byte, options []string) (string, error) {
-	out, err := c.run(ctx, script, "sbatch", append([]string{"--parsable"}, options...)...)
+	out, err := c.run(ctx, script, submitter, append([]string{"--parsable"}, options...)...)
 	if failed, ok := errors.AsType[*commandError](err); ok {
 		for _, r := range refusals {
 			if strings.Contains(strings.ToLower(failed.msg), r) {
@@ -119,13 +135,14 @@ func (c commands) submit(ctx context.Context, script []byte, options []string) (
 type job struct {
 	number, name, state, why, node string
 	code                           int
+	vague                          bool // code may stand for itself or for 128 more
 }
 
 // columns are those of squeue's listing, with their widths.
 var columns = []struct {
 	name  string
 	width int
-}{{"JobID", 20}, {"State", 20}, {"exit_code", 12}, {"Name", 48}, {"NodeList", 80}, {"Reason", 200}}
+}{{"JobArrayID", 20}, {"State", 20}, {"exit_code", 12}, {"Name", 48}, {"NodeList", 80}, {"Reason", 200}}
 
 // jobs lists the account's jobs, those that ended a short while ago too.
 func (c commands) jobs(ctx context.Context) ([]job, error) {
@@ -133,7 +150,7 @@ func (c commands) jobs(ctx context.Context) ([]job, error) {
 	for _, x := range columns {
 		format = append(format, x.name+":"+strconv.Itoa(x.width))
 	}
-	out, err := c.run(ctx, nil, "squeue", "--noheader", "--states=all", "--user="+c.account().uid, "--Format="+strings.Join(format, ","))
+	out, err := c.run(ctx, nil, "squeue", "--noheader", "--array", "--states=all", "--user="+c.account().uid, "--Format="+strings.Join(format, ","))
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -175,25 +192,28 @@ func parseCode(s string) int {
 }
 
 // past asks the accounts about a job that the controller has forgotten. The job has no state when
-// there are no accounts, or they do not know it.
-func (c commands) past(ctx context.Context, number string) (job, error) {
+// they do not know it; kept says that there are accounts.
+func (c commands) past(ctx context.Context, number string) (j job, kept bool, err error) {
 	out, err := c.run(ctx, nil, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+number, "--format=State,ExitCode,NodeList")
 	if failed, ok := errors.AsType[*commandError](err); ok && strings.Contains(strings.ToLower(failed.msg), "accounting storage is disabled") {
-		return job{}, nil
+		return job{}, false, nil
 	}
 	if berth.CodeOf(err) == berth.Unsupported { // there is no sacct
-		return job{}, nil
+		return job{}, false, nil
 	}
 	if err != nil {
-		return job{}, unavailable(err)
+		return job{}, false, unavailable(err)
 	}
 	line, _, _ := strings.Cut(out, "\n")
 	f := strings.Split(line, "|")
 	if len(f) != 3 {
-		return job{}, nil
+		return job{}, true, nil
 	}
-	state, _, _ := strings.Cut(f[0], " ") // CANCELLED by 1000
-	return job{number: number, state: state, code: parseCode(f[1]), node: f[2]}, nil
+	j = job{number: number, code: parseCode(f[1]), node: f[2]}
+	j.state, _, _ = strings.Cut(f[0], " ") // CANCELLED by 1000
+	// sacct takes 128 off exit codes that have it.
+	j.vague = j.code > 0 && j.code < 128
+	return j, true, nil
 }
 
 // signal sends a signal to the script of a job that runs.
@@ -215,28 +235,38 @@ func (c commands) cancel(ctx context.Context, args ...string) error {
 	return err
 }
 
+// about is what a controller says of its cluster.
+type about struct {
+	name, version string
+	maxArray      int64 // how many tasks an array may have; 1 where there are none
+}
+
 // cluster asks the controller for the name of the cluster and the version of Slurm.
-func (c commands) cluster(ctx context.Context) (name, version string, err error) {
+func (c commands) cluster(ctx context.Context) (a about, err error) {
 	out, err := c.run(ctx, nil, "scontrol", "--oneliner", "show", "config")
 	if err != nil {
-		return "", "", unavailable(err)
+		return a, unavailable(err)
 	}
 	for line := range strings.Lines(out) {
 		key, value, ok := strings.Cut(line, "=")
 		if !ok {
 			continue
 		}
-		switch strings.TrimSpace(key) {
+		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
 		case "ClusterName":
-			name = strings.TrimSpace(value)
+			a.name = value
 		case "SLURM_VERSION":
-			version = strings.TrimSpace(value)
+			a.version = value
+		case "MaxArraySize": // the first index that is too large
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+				a.maxArray = max(1, n)
+			}
 		}
 	}
-	if name == "" {
-		return "", "", berth.Errorf(berth.Unavailable, "Slurm does not say what its cluster is called")
+	if a.name == "" {
+		return a, berth.Errorf(berth.Unavailable, "Slurm does not say what its cluster is called")
 	}
-	return name, version, nil
+	return a, nil
 }
 
 // node is a node of the cluster.
@@ -276,6 +306,21 @@ func (c commands) nodes(ctx context.Context, partition string) ([]node, error) {
 		return nil, berth.Errorf(berth.Invalid, "Slurm has no partition %q with nodes", partition)
 	}
 	return all, nil
+}
+
+// addresses are where the nodes are reached, by name.
+func (c commands) addresses(ctx context.Context) (map[string]string, error) {
+	out, err := c.run(ctx, nil, "sinfo", "--noheader", "--Node", "--Format=NodeList:100,NodeAddr:100")
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	at := map[string]string{}
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 2 {
+			at[f[0]] = f[1]
+		}
+	}
+	return at, nil
 }
 
 // gpus counts the GPUs in a list of generic resources, such as gpu:a100:4(S:0-1),tmpdisk:100.

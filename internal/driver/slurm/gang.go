@@ -2,9 +2,7 @@ package slurm
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -14,7 +12,11 @@ import (
 // StartGang is [driver.Ganger.StartGang]. A gang is one job of several nodes. Its script becomes
 // the leader, which has srun start a runner on each node.
 func (d *Driver) StartGang(ctx context.Context, all []berth.Launch) ([]driver.Handle, error) {
-	if err := d.start(ctx, all); err != nil {
+	fresh := &record{Task: all[0].Task, Grace: all[0].Grace}
+	for _, l := range all[1:] {
+		fresh.Others = append(fresh.Others, l.Task)
+	}
+	if err := d.start(ctx, fresh, d.alone(func() (work, error) { return d.gangWork(all) })); err != nil {
 		return nil, err
 	}
 	hs := make([]driver.Handle, len(all))
@@ -44,19 +46,13 @@ func (d *Driver) forget(r *record) {
 // gangScript is the batch script of a gang. Each of its nodes fetches the program as that of a
 // single task does. The launches are in this script only: the leader sends them to the others.
 func gangScript(hash string, all []berth.Launch, home string) ([]byte, error) {
-	head, _, ok := strings.Cut(scriptText, `base64 -d > "$dir/launch.json"`)
-	if !ok {
-		return nil, berth.Errorf(berth.Internal, "the script of a task has no launch")
-	}
-	fill := filler(hash, all[0], home)
-	member := fill.Replace(strings.Replace(head, failWord, memberFail, 1) + memberTail)
+	fill := filler(hash, all[0].Home, home)
+	member := fill.Replace(strings.Replace(scriptText, failWord, memberFail, 1) + dirText + memberTail)
 	b, err := json.Marshal(all)
 	if err != nil {
 		return nil, err
 	}
-	out := fill.Replace(head) + strings.NewReplacer(
-		"@NO_ROOM@", strconv.Itoa(noRoom), "@GANG@", base64.StdEncoding.EncodeToString(b), "@MEMBER@", base64.StdEncoding.EncodeToString([]byte(member)),
-	).Replace(leaderTail)
+	out := fill.Replace(scriptText+dirText) + heredoc("gang.json", b) + heredoc("member.sh", []byte(member)) + `exec "$program" _task --dir "$dir" --lead` + "\n"
 	if len(out) > maxScript {
 		return nil, berth.Errorf(berth.Invalid, "the job has %d bytes of settings, and a batch script of Slurm can carry %d; use fewer nodes", len(out), maxScript)
 	}
@@ -65,18 +61,9 @@ func gangScript(hash string, all []berth.Launch, home string) ([]byte, error) {
 
 // failWord is how the script of a task fails, and memberFail how that of a member tells its leader.
 const (
-	failWord   = `fail() { rm -rf "$dir"; exit "$1"; }`
-	memberFail = `fail() { rm -rf "$dir"; echo "berth-member $SLURM_PROCID $1 lost"; exit 0; }`
+	failWord   = `fail() { [ -z "$dir" ] || rm -rf "$dir"; exit "$1"; }`
+	memberFail = `fail() { [ -z "$dir" ] || rm -rf "$dir"; echo "berth-member $SLURM_PROCID $1 lost"; exit 0; }`
 )
-
-const leaderTail = `base64 -d > "$dir/gang.json" <<'BERTH' || fail @NO_ROOM@
-@GANG@
-BERTH
-base64 -d > "$dir/member.sh" <<'BERTH' || fail @NO_ROOM@
-@MEMBER@
-BERTH
-exec "$program" _task --dir "$dir" --lead
-`
 
 // memberTail is not replaced by the program: it tells the leader when that is killed.
 const memberTail = `"$program" _task --dir "$dir" --member || fail $?

@@ -13,6 +13,7 @@ import (
 
 // login is a login node that commands are run on over SSH.
 type login struct {
+	agent string // socket of the server's SSH agent; empty: none is allowed
 	mu    sync.Mutex
 	shell *ssh.Shell // nil when there is no connection
 	who   account
@@ -27,7 +28,7 @@ const outputMark = "BERTH-OUTPUT"
 
 // connect logs in, in place of the connection that there is.
 func (l *login) connect(ctx context.Context, a driver.Access) (*ssh.Shell, error) {
-	shell, err := ssh.Login(ctx, a)
+	shell, err := ssh.Login(ctx, a, l.agent)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (l *login) connect(ctx context.Context, a driver.Access) (*ssh.Shell, error
 	if l.shell != nil {
 		l.shell.Close()
 	}
-	l.shell, l.who = shell, account{uid: f[0], user: f[1], home: f[2]}
+	l.shell, l.who = shell, account{uid: f[0]}
 	return shell, nil
 }
 
@@ -73,7 +74,14 @@ func (l *login) run(ctx context.Context, in []byte, name string, args ...string)
 		return "", berth.Errorf(berth.Unavailable, "the login node is not connected")
 	}
 	var line strings.Builder
-	line.WriteString("echo " + outputMark + " && cd / && LC_ALL=C SLURM_TIME_FORMAT=standard exec " + name)
+	line.WriteString("echo " + outputMark + " && cd / && exec env")
+	if name == submitter {
+		line.WriteString(" -i")
+		for _, v := range forJobs {
+			line.WriteString(" ${" + v + "+" + v + `="$` + v + `"}`)
+		}
+	}
+	line.WriteString(" LC_ALL=C SLURM_TIME_FORMAT=standard " + name)
 	for _, a := range args {
 		line.WriteString(" " + quote(a))
 	}

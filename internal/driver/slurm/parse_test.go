@@ -94,3 +94,15 @@ func TestQuote(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+func TestReason(t *testing.T) {
+	for word, want := range map[string]string{
+		"None": "Slurm has not looked at it yet", "Resources": "no node of Slurm has what it asks for free (Resources)",
+		"ReqNodeNotAvail, UnavailableNodes:n1": "a node that it asks for is down, drained or reserved (ReqNodeNotAvail, UnavailableNodes:n1)",
+		"Strange":                              "Slurm has it wait: Strange",
+	} {
+		if got := reason(word); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}

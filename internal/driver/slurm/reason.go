@@ -1,5 +1,7 @@
 package slurm
 
+import "strings"
+
 // reasons translates why Slurm has a job wait. Others are shown as they are.
 var reasons = map[string]string{
 	"":                            "Slurm has not looked at it yet",
@@ -47,7 +49,8 @@ var reasons = map[string]string{
 
 // reason is why a job waits, as one sentence with Slurm's own word.
 func reason(word string) string {
-	if text, ok := reasons[word]; ok && word != "" && word != "None" {
+	short, _, _ := strings.Cut(word, ",") // names of nodes may follow
+	if text, ok := reasons[short]; ok && word != "" && word != "None" {
 		return text + " (" + word + ")"
 	} else if ok {
 		return text

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -19,7 +21,15 @@ type record struct {
 	Others  []berth.TaskID `json:"others,omitempty"`
 	Removed []berth.TaskID `json:"removed,omitempty"`
 
-	Name  string        `json:"name"`           // of its job
+	// Cluster is set of the job that is a node of a managed cluster, see MakeNode.
+	Cluster string `json:"cluster,omitempty"`
+
+	// Array is the name of the job where it is an array of several tasks, and Index the task's in
+	// it.
+	Array string `json:"array,omitempty"`
+	Index int    `json:"index,omitempty"`
+
+	Name  string        `json:"name"`           // of its job, unless it is an array's
 	Job   string        `json:"job,omitempty"`  // number of its job; empty until it is known
 	Tried time.Time     `json:"tried,omitzero"` // when it was last submitted without an answer
 	Grace time.Duration `json:"grace,omitempty"`
@@ -30,6 +40,8 @@ type record struct {
 
 	// Of this process alone:
 
+	array     *array          // that it is in; nil when its job is its own
+	unsaved   bool            // it need not be written before it is submitted
 	busy      chan struct{}   // closed when its submission has ended; nil when there is none
 	submitted time.Time       // zero when an earlier process did it
 	state     berth.TaskState // as it was last seen
@@ -68,6 +80,36 @@ func readRecord(path string) (*record, error) {
 	return r, nil
 }
 
+// jobName is the name of the job of a record.
+func (r *record) jobName() string {
+	if r.Array != "" {
+		return r.Array
+	}
+	return r.Name
+}
+
+// listedName is what nameOf says of the job of a record.
+func (r *record) listedName() string {
+	if r.Array != "" {
+		return r.Array + "_" + strconv.Itoa(r.Index)
+	}
+	return r.Name
+}
+
+// hasIndex says whether the number of a job is that of the record, of all jobs of its name.
+func (r *record) hasIndex(number string) bool {
+	_, index, isArray := strings.Cut(number, "_")
+	return !isArray && r.Array == "" || isArray && index == strconv.Itoa(r.Index)
+}
+
+// nameOf is the name of a job, with the index where it is one of an array.
+func nameOf(j job) string {
+	if _, index, ok := strings.Cut(j.number, "_"); ok {
+		return j.name + "_" + index
+	}
+	return j.name
+}
+
 // handle and taskOf are the two ends of a handle: a version and the task's id.
 func handle(id berth.TaskID) driver.Handle { return driver.Handle("slurm1:" + string(id)) }
 
@@ -104,7 +146,7 @@ func exitOf(r *record, j job) *berth.Exit {
 		switch j.code {
 		case noProgram:
 			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm could not fetch the program from the server with curl, wget or python3"
-		case noRoom:
+		case berth.ExitNoRoom:
 			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm has no room in its directory for temporary files"
 		case seesHome:
 			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm can read the server's folder and so could the job; keep the folder on a disk that the nodes do not see, or set `slurm: trusted` in berth.yaml"
@@ -114,6 +156,9 @@ func exitOf(r *record, j job) *berth.Exit {
 			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm could not start a step on the nodes of the job; jobs of several nodes need srun and scontrol there"
 		default:
 			e.Reason = fmt.Sprintf("the command ended with exit code %d", e.Code)
+			if j.vague {
+				e.Reason = fmt.Sprintf("the command ended with exit code %d or %d: Slurm's accounts do not tell them apart", e.Code, e.Code+128)
+			}
 			if len(r.Others) > 0 {
 				e.Reason = fmt.Sprintf("a task of %s ended with exit code %d", job, e.Code)
 			}

@@ -3,9 +3,7 @@ package slurm
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"math"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,44 +15,73 @@ import (
 const (
 	seesHome  = 96
 	noProgram = 97
-	noRoom    = 98
 )
 
 // maxScript is how long a script may be: Slurm takes 4 MiB unless it was told otherwise.
 const maxScript = 3 << 20
 
-// submit submits the job of a task, or of a gang, and returns its number.
-func (d *Driver) submit(ctx context.Context, r *record, all []berth.Launch) (string, error) {
-	hash, err := d.c.Program()
+// work is what a job does, and what it needs.
+type work struct {
+	script []byte
+	nodes  int
+	cpus   float64 // of each node; 0 is Slurm's default
+	memory int64   // bytes of each node; 0 is Slurm's default
+	gpus   int     // of each node
+	about  string  // for people
+	site   site    // where it is submitted, and how
+}
+
+// alone submits work as a job of its own.
+func (d *Driver) alone(what func() (work, error)) func(context.Context, *record) (string, error) {
+	return func(ctx context.Context, r *record) (string, error) {
+		w, err := what()
+		if err != nil {
+			return "", err
+		}
+		return d.slurm.submit(ctx, w.script, options(r.Name, w))
+	}
+}
+
+// gangWork is the job of a gang.
+func (d *Driver) gangWork(all []berth.Launch) (w work, err error) {
+	hash, home, err := d.program()
 	if err != nil {
-		return "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
+		return w, err
 	}
-	home := d.c.Home
-	if d.c.Consents[name] == trusted || d.slurm.login != nil { // or the account is not the server's
-		home = ""
-	}
-	text, err := script(hash, all[0], home)
-	if len(all) > 1 {
-		text, err = gangScript(hash, all, home)
-	}
-	if err != nil {
-		return "", err
-	}
+	w = work{nodes: len(all), cpus: all[0].CPUs, memory: all[0].Memory, gpus: all[0].GPUCount, about: "task " + string(all[0].Task), site: d.settings()}
+	w.script, err = gangScript(hash, all, home)
+	return w, err
+}
+
+// settings are how jobs are submitted now.
+func (d *Driver) settings() site {
 	d.mu.Lock()
-	s := d.site
-	d.mu.Unlock()
-	return d.slurm.submit(ctx, text, options(s, r, all, d.slurm.account()))
+	defer d.mu.Unlock()
+	return d.site
+}
+
+// program is the hash of the program that jobs run, and the folder that they must not see, empty
+// when they may.
+func (d *Driver) program() (hash, home string, err error) {
+	if hash, err = d.c.Program(); err != nil {
+		return "", "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
+	}
+	if d.c.Consents[name] == trusted || d.slurm.login != nil { // or the account is not the server's
+		return hash, "", nil
+	}
+	return hash, d.c.Home, nil
 }
 
 // trusted is the word of an operator who lets jobs run on nodes that see the server's folder.
 const trusted = "trusted"
 
-// options are those of sbatch for a task. The server's own environment stays here: it has secrets.
-func options(s site, r *record, all []berth.Launch, who account) []string {
-	l, n := all[0], strconv.Itoa(len(all))
+// options are those of sbatch for a job, which gets the environment that [commands.submit] gives
+// sbatch.
+func options(name string, w work) []string {
+	s, n := w.site, strconv.Itoa(w.nodes)
 	out := []string{
-		"--job-name=" + r.Name, "--comment=berth task " + string(l.Task), "--output=/dev/null", "--error=/dev/null", "--chdir=/",
-		"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1", "--no-requeue", "--export=" + exported(who),
+		"--job-name=" + name, "--comment=berth " + w.about, "--output=/dev/null", "--error=/dev/null", "--chdir=/",
+		"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1", "--no-requeue", "--export=ALL",
 	}
 	for _, x := range [][2]string{{"partition", s.Partition}, {"account", s.Account}, {"qos", s.QOS}, {"constraint", s.Constraint}} {
 		if x[1] != "" {
@@ -64,48 +91,44 @@ func options(s site, r *record, all []berth.Launch, who account) []string {
 	if s.limit > 0 {
 		out = append(out, "--time="+strconv.Itoa(int(math.Ceil(s.limit.Minutes()))))
 	}
-	if l.CPUs > 0 {
-		out = append(out, "--cpus-per-task="+strconv.Itoa(int(math.Ceil(l.CPUs))))
+	if w.cpus > 0 {
+		out = append(out, "--cpus-per-task="+strconv.Itoa(int(math.Ceil(w.cpus))))
 	}
-	if l.Memory > 0 {
-		out = append(out, "--mem="+strconv.FormatInt((l.Memory+1<<20-1)>>20, 10)+"M")
+	if w.memory > 0 {
+		out = append(out, "--mem="+strconv.FormatInt((w.memory+1<<20-1)>>20, 10)+"M")
+	}
+	if w.gpus > 0 {
+		out = append(out, "--gres=gpu:"+strconv.Itoa(w.gpus))
 	}
 	return append(out, s.Options...)
 }
 
-// exported are the variables that a job is given.
-func exported(who account) string {
-	var out []string
-	for _, v := range [][2]string{{"HOME", who.home}, {"USER", who.user}, {"LOGNAME", who.user}, {"LANG", os.Getenv("LANG")}} {
-		if v[1] != "" && !strings.ContainsAny(v[1], ",'\"\n") {
-			out = append(out, v[0]+"="+v[1])
-		}
-	}
-	return strings.Join(append(out, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ",")
-}
-
-// script is the batch script of a task. It ends where it sees home, unless that is empty. Slurm
-// keeps the script for the account alone: it has the task's own token, which is good for nothing
-// else.
-func script(hash string, l berth.Launch, home string) ([]byte, error) {
-	b, err := json.Marshal(l)
+// taskScript is the batch script of tasks, of which each finds its launch by its index. The shell
+// does not get to the launches: the program reads them from the file that the script is in. It ends
+// where it sees home, unless that is empty. Slurm keeps the script for the account alone: it has
+// the tasks' own tokens, which are good for nothing else.
+func taskScript(hash string, all []berth.Launch, home string) ([]byte, error) {
+	out := filler(hash, all[0].Home, home).Replace(scriptText) + `exec "$program" _task --script "$0" --dir "$dir" --index "${SLURM_ARRAY_TASK_ID:-0}"` + "\n"
+	text, err := berth.AppendLaunches([]byte(out), all)
 	if err != nil {
 		return nil, err
 	}
-	out := strings.Replace(filler(hash, l, home).Replace(scriptText), "@LAUNCH@", base64.StdEncoding.EncodeToString(b), 1)
-	if len(out) > maxScript {
-		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a batch script of Slurm can carry %d", len(out), maxScript)
+	switch {
+	case len(text) <= maxScript:
+		return text, nil
+	case len(all) > 1:
+		return nil, errTooLong
 	}
-	return []byte(out), nil
+	return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a batch script of Slurm can carry %d", len(text), maxScript)
 }
 
 // filler fills in a script what does not depend on the task.
-func filler(hash string, l berth.Launch, home string) *strings.Replacer {
+func filler(hash string, at berth.Home, home string) *strings.Replacer {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	return strings.NewReplacer(
-		"@HOME@", quote(home), "@SEES_HOME@", strconv.Itoa(seesHome), "@NO_ROOM@", strconv.Itoa(noRoom), "@NO_PROGRAM@", strconv.Itoa(noProgram),
-		"@HASH@", quote(hash), "@MACHINE@", quote(machine), "@URL@", quote(strings.TrimSuffix(l.Home.URL, "/")+ProgramPath+hash),
-		"@CA@", base64.StdEncoding.EncodeToString([]byte(l.Home.CA)),
+		"@HOME@", quote(home), "@SEES_HOME@", strconv.Itoa(seesHome), "@NO_ROOM@", strconv.Itoa(berth.ExitNoRoom), "@NO_PROGRAM@", strconv.Itoa(noProgram),
+		"@HASH@", quote(hash), "@MACHINE@", quote(machine), "@URL@", quote(strings.TrimSuffix(at.URL, "/")+ProgramPath+hash),
+		"@CA@", base64.StdEncoding.EncodeToString([]byte(at.CA)),
 	)
 }
 
@@ -115,38 +138,53 @@ const ProgramPath = "/runner/v1/programs/"
 // quote makes a word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// scriptText is the script: it finds the program, or fetches it, checks it by its hash each time,
-// and becomes it.
+// scriptText is how a script begins: it finds the program, or fetches it. The hash of the program
+// is checked once on each node, and again when the file is newer than that. What a node does for
+// every task starts no other program.
 const scriptText = `#!/bin/sh
 umask 077
+unset LC_ALL LD_LIBRARY_PATH SLURM_TIME_FORMAT
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 home=@HOME@
 [ -z "$home" ] || [ ! -e "$home" ] || exit @SEES_HOME@
-dir=$(mktemp -d "${TMPDIR:-/tmp}/berth-task.XXXXXX") || exit @NO_ROOM@
 hash=@HASH@
-fail() { rm -rf "$dir"; exit "$1"; }
-good() { echo "$hash  $1" | sha256sum -c >/dev/null 2>&1; }
-[ "$(uname -m)" = @MACHINE@ ] || fail @NO_PROGRAM@
-bin="${HOME:-$dir}/.berth/bin"
+dir=
+fail() { [ -z "$dir" ] || rm -rf "$dir"; exit "$1"; }
+bin="$HOME/.berth/bin"
 program="$bin/berth-$hash"
-if ! good "$program"; then
-  mkdir -p "$bin" || fail @NO_ROOM@
+ok="$bin/.$hash.$SLURMD_NODENAME.ok"
+if [ -z "$HOME" ] || [ ! -x "$program" ] || [ ! "$ok" -nt "$program" ]; then
+  dir=$(mktemp -d "${TMPDIR:-/tmp}/berth-task.XXXXXX") || exit @NO_ROOM@
+  [ "$(uname -m)" = @MACHINE@ ] || fail @NO_PROGRAM@
+  good() { echo "$hash  $1" | sha256sum -c >/dev/null 2>&1; }
+  [ -n "$HOME" ] || bin="$dir/bin"
+  program="$bin/berth-$hash"
   new="$bin/.$hash.$SLURM_JOB_ID.$SLURM_PROCID.$$"
-  url=@URL@
-  base64 -d > "$dir/ca" <<'BERTH'
+  if ! good "$program"; then
+    mkdir -p "$bin" || fail @NO_ROOM@
+    url=@URL@
+    base64 -d > "$dir/ca" <<'BERTH'
 @CA@
 BERTH
-  if command -v curl >/dev/null; then
-    curl -fsS --retry 8 --cacert "$dir/ca" -o "$new" "$url"
-  elif command -v wget >/dev/null; then
-    wget -q --tries=8 --retry-on-http-error=503 --ca-certificate="$dir/ca" -O "$new" "$url"
-  else
-    python3 -c 'import ssl, sys, shutil, urllib.request as u
+    if command -v curl >/dev/null; then
+      curl -fsS --retry 8 --cacert "$dir/ca" -o "$new" "$url"
+    elif command -v wget >/dev/null; then
+      wget -q --tries=8 --retry-on-http-error=503 --ca-certificate="$dir/ca" -O "$new" "$url"
+    else
+      python3 -c 'import ssl, sys, shutil, urllib.request as u
 shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl.create_default_context(cafile=sys.argv[2])), open(sys.argv[3], "wb"))' "$url" "$dir/ca" "$new"
+    fi
+    { good "$new" && chmod 700 "$new" && mv "$new" "$program"; } || { rm -f "$new"; fail @NO_PROGRAM@; }
   fi
-  { good "$new" && chmod 700 "$new" && mv "$new" "$program"; } || { rm -f "$new"; fail @NO_PROGRAM@; }
+  { : > "$new.ok" && mv "$new.ok" "$ok"; } 2>/dev/null
 fi
-base64 -d > "$dir/launch.json" <<'BERTH' || fail @NO_ROOM@
-@LAUNCH@
-BERTH
-exec "$program" _task --dir "$dir"
 `
+
+// dirText makes the directory of a job that is not a task's.
+const dirText = `[ -n "$dir" ] || dir=$(mktemp -d "${TMPDIR:-/tmp}/berth-task.XXXXXX") || exit @NO_ROOM@
+`
+
+// heredoc is the part of a script that writes a file in the directory of the job.
+func heredoc(file string, b []byte) string {
+	return `base64 -d > "$dir/` + file + `" <<'BERTH' || fail ` + strconv.Itoa(berth.ExitNoRoom) + "\n" + base64.StdEncoding.EncodeToString(b) + "\nBERTH\n"
+}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -33,6 +34,9 @@ type Driver struct {
 	records map[berth.TaskID]*record // nil until they have been read
 	drop    func(error)              // ends the connection that stands; nil when there is none
 	listing listing
+
+	gathering gathering
+	maxArray  atomic.Int64 // how many tasks an array may have; 0 is not known
 }
 
 // Open is the driver's [driver.Open].
@@ -46,7 +50,10 @@ func Open(c driver.Config) (driver.Driver, error) {
 	}
 	d := &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir)}
 	if s.Address != "" {
-		d.slurm.login = new(login)
+		if err := ssh.CheckAgent(c); err != nil {
+			return nil, err
+		}
+		d.slurm.login = &login{agent: c.SSHAgent}
 	}
 	return d, nil
 }
@@ -60,11 +67,29 @@ type site struct {
 	TimeLimit  string `json:"timeLimit"` // ISO 8601
 	// Options are more options of sbatch, each in the form --NAME or --NAME=VALUE.
 	Options []string `json:"options"`
+	// Sizes say where the nodes of managed clusters come from, by their size. What one does not say
+	// is as for jobs.
+	Sizes map[string]*sizeSite `json:"sizes"`
 	// Address is that of a login node, on which commands are run over SSH; empty: they are run on
 	// this machine.
 	Address string `json:"address"`
 	// MaxTasks is how many tasks are handed to Slurm at once, running and waiting; 0 is mostTasks.
 	MaxTasks int `json:"maxTasks"`
+
+	limit time.Duration // TimeLimit
+}
+
+// sizeSite is how nodes of a size are submitted.
+type sizeSite struct {
+	Partition  string   `json:"partition"`
+	Account    string   `json:"account"`
+	QOS        string   `json:"qos"`
+	Constraint string   `json:"constraint"`
+	TimeLimit  string   `json:"timeLimit"` // ISO 8601
+	Options    []string `json:"options"`
+	// LowPartition and LowQOS are those of nodes that may be taken away at any time.
+	LowPartition string `json:"lowPriorityPartition"`
+	LowQOS       string `json:"lowPriorityQos"`
 
 	limit time.Duration // TimeLimit
 }
@@ -82,13 +107,17 @@ func readSite(document []byte) (site, error) {
 		return site{}, berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
 	s := v.Properties.Properties
-	for name, value := range map[string]string{"partition": s.Partition, "account": s.Account, "qos": s.QOS, "constraint": s.Constraint} {
-		if strings.ContainsAny(value, " \t\r\n\x00") {
-			return s, berth.Errorf(berth.Invalid, "properties.properties.%s %q must not have spaces", name, value)
-		}
+	err := checkWords("properties.properties.", map[string]string{"partition": s.Partition, "account": s.Account, "qos": s.QOS, "constraint": s.Constraint})
+	if err != nil {
+		return s, err
 	}
 	for _, o := range s.Options {
 		if err := checkOption(o); err != nil {
+			return s, err
+		}
+	}
+	for name, x := range s.Sizes {
+		if err := x.read("properties.properties.sizes." + name + "."); err != nil {
 			return s, err
 		}
 	}
@@ -98,11 +127,43 @@ func readSite(document []byte) (site, error) {
 	if s.MaxTasks == 0 {
 		s.MaxTasks = mostTasks
 	}
-	var err error
 	if s.limit, err = berth.ParseDuration(s.TimeLimit); err != nil || s.limit < 0 {
 		return s, berth.Errorf(berth.Invalid, "properties.properties.timeLimit %q must be a duration such as PT8H", s.TimeLimit)
 	}
 	return s, nil
+}
+
+// read checks how nodes of a size are submitted. at is where it is written.
+func (x *sizeSite) read(at string) error {
+	if x == nil {
+		return berth.Errorf(berth.Invalid, "%s says nothing of the size; remove it, or give a partition or a constraint", strings.TrimSuffix(at, "."))
+	}
+	err := checkWords(at, map[string]string{
+		"partition": x.Partition, "account": x.Account, "qos": x.QOS, "constraint": x.Constraint,
+		"lowPriorityPartition": x.LowPartition, "lowPriorityQos": x.LowQOS,
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range x.Options {
+		if err := checkOption(o); err != nil {
+			return err
+		}
+	}
+	if x.limit, err = berth.ParseDuration(x.TimeLimit); err != nil || x.limit < 0 {
+		return berth.Errorf(berth.Invalid, "%stimeLimit %q must be a duration such as PT8H", at, x.TimeLimit)
+	}
+	return nil
+}
+
+// checkWords refuses values with spaces in them.
+func checkWords(at string, words map[string]string) error {
+	for name, value := range words {
+		if strings.ContainsAny(value, " \t\r\n\x00") {
+			return berth.Errorf(berth.Invalid, "%s%s %q must not have spaces", at, name, value)
+		}
+	}
+	return nil
 }
 
 // allowed are the options of sbatch that a compute may add: those that choose nodes and what the
@@ -169,11 +230,12 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 			return nil, err
 		}
 	}
-	name, version, err := d.slurm.cluster(ctx)
+	about, err := d.slurm.cluster(ctx)
 	if err != nil {
 		d.logout()
 		return nil, err
 	}
+	d.maxArray.Store(about.maxArray)
 	ended := make(chan error, 1)
 	polling, cancel := context.WithCancel(context.Background())
 	var once sync.Once
@@ -188,7 +250,7 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	d.site, d.drop = s, end
 	d.mu.Unlock()
 	go d.poll(polling, end)
-	c := &driver.Connection{Machine: "slurm:" + name, Host: name, Version: version, Ended: ended}
+	c := &driver.Connection{Machine: "slurm:" + about.name, Host: about.name, Version: about.version, Ended: ended}
 	if shell != nil {
 		c.HostKeys = shell.HostKeys()
 		go func() {
@@ -216,7 +278,7 @@ func (d *Driver) poll(ctx context.Context, end func(error)) {
 			return
 		case <-tick.C:
 		}
-		_, _, err := d.slurm.cluster(ctx)
+		_, err := d.slurm.cluster(ctx)
 		if err == nil {
 			missed = 0
 			continue
@@ -248,10 +310,11 @@ func (d *Driver) Close() error {
 // Probe is [driver.Driver.Probe]. The cluster counts as one node: which of its own nodes a task
 // gets is for Slurm to decide.
 func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
-	name, _, err := d.slurm.cluster(ctx)
+	about, err := d.slurm.cluster(ctx)
 	if err != nil {
 		return driver.Info{}, err
 	}
+	d.maxArray.Store(about.maxArray)
 	d.mu.Lock()
 	s := d.site
 	d.mu.Unlock()
@@ -261,7 +324,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	}
 	info := d.Describe()
 	n := &info.Nodes[0]
-	n.Name, n.OS = name, "linux"
+	n.Name, n.OS = about.name, "linux"
 	info.MaxNodes = len(nodes)
 	down := 0
 	for _, x := range nodes {
@@ -320,5 +383,5 @@ func (d *Driver) load() error {
 		}
 	}
 	d.records = records
-	return nil
+	return d.loadArrays()
 }

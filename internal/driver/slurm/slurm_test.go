@@ -324,3 +324,58 @@ func TestControllerAway(t *testing.T) {
 		t.Errorf("exit %+v", o.Exit)
 	}
 }
+
+// TestArray: tasks that are started together are a few jobs of Slurm; each ends, and is stopped, by
+// itself.
+func TestArray(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	f := open(t)
+	const n = 12
+	handles := make([]driver.Handle, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		command := fmt.Sprintf("echo task %d; exit %d", i, i%3)
+		if i == 4 {
+			command = "echo task 4; sleep 600"
+		}
+		wg.Go(func() {
+			var err error
+			if handles[i], err = f.d.Start(ctx, f.launch(i, command)); err != nil {
+				t.Errorf("task %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	arrays, _ := filepath.Glob(filepath.Join(f.dir, "tasks", "*.array"))
+	if len(arrays) == 0 || len(arrays) > 4 {
+		t.Errorf("%d tasks are %d arrays", n, len(arrays))
+	}
+	d := f.reopen(t)
+	for i := range n {
+		if i == 4 {
+			continue
+		}
+		l := f.launch(i, "")
+		if o := drivertest.Wait(ctx, t, d, l.Task); o.Exit.Code != i%3 {
+			t.Errorf("task %d: exit %+v", i, o.Exit)
+		}
+		if got, want := f.log(l), fmt.Sprintf("task %d\n", i); got != want {
+			t.Errorf("task %d wrote %q", i, got)
+		}
+	}
+	if err := d.Stop(ctx, handles[4], driver.Stop{Grace: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if o := drivertest.Wait(ctx, t, d, f.launch(4, "").Task); o.Exit.Cause != "canceled" {
+		t.Errorf("the task that was stopped: exit %+v", o.Exit)
+	}
+	for _, h := range handles {
+		if err := d.Remove(ctx, h); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(f.dir, "tasks", "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -17,11 +17,16 @@ import (
 )
 
 const (
-	// listingAge is how long an answer of squeue is good for: whoever runs a cluster does not like
-	// to be asked all the time.
-	listingAge = 250 * time.Millisecond
+	// listingAge is how long an answer of squeue is good for at least: whoever runs a cluster does
+	// not like to be asked all the time. A long one, which costs the controller more, is good for
+	// listingPerJob of each job, at most mostListingAge.
+	listingAge     = 250 * time.Millisecond
+	listingPerJob  = time.Millisecond
+	mostListingAge = 2 * time.Second
 	// missingTime is how long a job may be missing in Slurm's listing before it counts as lost.
 	missingTime = 5 * time.Second
+	// accountsTime is how long the accounts may take to know of a job that is missing.
+	accountsTime = time.Minute
 	// askEvery is how often a task is asked to stop: a signal that comes before the script has
 	// begun is lost.
 	askEvery = 2 * time.Second
@@ -43,32 +48,34 @@ type listing struct {
 
 // Start is [driver.Driver.Start].
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
-	return handle(l.Task), d.start(ctx, []berth.Launch{l})
+	fresh := &record{Task: l.Task, Grace: l.Grace, unsaved: true}
+	return handle(l.Task), d.start(ctx, fresh, func(ctx context.Context, r *record) (string, error) { return d.gather(ctx, r, l) })
 }
 
-// start submits the job of a task, or of all tasks of a gang.
-func (d *Driver) start(ctx context.Context, all []berth.Launch) error {
+// start submits a job, unless there is a record of it. fresh is what is recorded, and submit
+// returns the number of the job.
+func (d *Driver) start(ctx context.Context, fresh *record, submit func(context.Context, *record) (string, error)) error {
 	if err := d.dir.Admit(ctx); err != nil {
 		return err
 	}
-	release, err := d.dir.Hold(ctx, driver.Key(string(all[0].Task)))
+	release, err := d.dir.Hold(ctx, driver.Key(string(fresh.Task)))
 	if err != nil {
 		return err
 	}
 	defer release()
-	r, known, err := d.claim(ctx, all)
+	r, known, err := d.claim(ctx, fresh)
 	if err != nil || r == nil {
 		return err
 	}
 	number, err := "", error(nil)
 	if known { // an earlier attempt may have come through
-		number, err = d.numberOf(ctx, r.Name)
+		number, err = d.numberOf(ctx, r)
 	}
 	if left := unansweredTime - time.Since(r.Tried); err == nil && number == "" && known && left > 0 {
 		err = berth.Errorf(berth.Unavailable, "Slurm did not answer when the task was submitted; it is submitted again in %v unless it appears", left.Round(time.Second))
 	}
 	if err == nil && number == "" {
-		number, err = d.submit(ctx, r, all)
+		number, err = submit(ctx, r)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,11 +83,15 @@ func (d *Driver) start(ctx context.Context, all []berth.Launch) error {
 	r.busy = nil
 	if err == nil {
 		r.Job, r.submitted = number, time.Now()
+		if r.array != nil && r.array.job != "" {
+			return nil // the array's file has it
+		}
 		return d.save(r)
 	}
 	if _, refused := errors.AsType[*commandError](err); refused || berth.CodeOf(err) != berth.Unavailable {
 		d.forget(r) // Slurm has said that it does not have it
 		os.Remove(d.recordPath(r))
+		d.leave(r)
 		return err
 	}
 	if !known || time.Since(r.Tried) >= unansweredTime {
@@ -90,42 +101,57 @@ func (d *Driver) start(ctx context.Context, all []berth.Launch) error {
 	return err
 }
 
-// claim makes the record of a task, or of a gang, that is to be submitted, nil when it has been.
-// known says that somebody tried before.
-func (d *Driver) claim(ctx context.Context, all []berth.Launch) (r *record, known bool, err error) {
-	l := all[0]
+// claim makes the record of a job that is to be submitted, nil when it has been. known says that
+// somebody tried before.
+func (d *Driver) claim(ctx context.Context, fresh *record) (r *record, known bool, err error) {
+	id := fresh.Task
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.load(); err != nil {
 		return nil, false, err
 	}
-	if err := d.settled(ctx, l.Task); err != nil {
+	if err := d.settled(ctx, id); err != nil {
 		return nil, false, err
 	}
-	r, known = d.records[l.Task]
+	r, known = d.records[id]
 	if !known { // another server may have led meanwhile
-		if r, err = readRecord(filepath.Join(d.c.Dir, "tasks", driver.Key(d.id, string(l.Task))+recordSuffix)); err == nil {
-			d.keep(r)
-			known = true
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		if r, err = d.findLate(ctx, id); err != nil {
 			return nil, false, err
 		}
+		known = r != nil
 	}
 	if known && (r.Job != "" || r.Exit != nil) {
 		return nil, true, nil
 	}
 	if !known {
-		r = &record{Task: l.Task, Name: driver.Key(d.id, string(l.Task)), Grace: l.Grace}
-		for _, l := range all[1:] {
-			r.Others = append(r.Others, l.Task)
-		}
-		if err := d.save(r); err != nil {
-			return nil, false, err
+		r = fresh
+		r.Name = driver.Key(d.id, string(id))
+		if !r.unsaved {
+			if err := d.save(r); err != nil {
+				return nil, false, err
+			}
 		}
 		d.keep(r)
 	}
 	r.busy = make(chan struct{})
 	return r, known, nil
+}
+
+// findLate is the record of a task that another server may have submitted since the records were
+// read, nil when there is none. The mutex is held.
+func (d *Driver) findLate(ctx context.Context, id berth.TaskID) (*record, error) {
+	r, err := readRecord(filepath.Join(d.c.Dir, "tasks", driver.Key(d.id, string(id))+recordSuffix))
+	switch {
+	case err == nil:
+		d.keep(r)
+		return r, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case berth.TermOf(ctx) == 0: // there is one server
+		return nil, nil
+	}
+	err = d.loadArrays()
+	return d.records[id], err
 }
 
 // settled waits until nobody is submitting a task. The mutex is held, but for the wait.
@@ -148,11 +174,11 @@ func (d *Driver) settled(ctx context.Context, id berth.TaskID) error {
 	}
 }
 
-// numberOf is the number of the job of a name, empty when there is none.
-func (d *Driver) numberOf(ctx context.Context, name string) (string, error) {
+// numberOf is the number of the job of a record, found by its name, empty when there is none.
+func (d *Driver) numberOf(ctx context.Context, r *record) (string, error) {
 	all, err := d.slurm.jobs(ctx)
 	for _, j := range all {
-		if j.name == name {
+		if j.name == r.jobName() && r.hasIndex(j.number) {
 			return j.number, nil
 		}
 	}
@@ -164,7 +190,7 @@ func (d *Driver) list(ctx context.Context) ([]job, time.Time, error) {
 	l := &d.listing
 	l.fetching.Lock()
 	defer l.fetching.Unlock()
-	if time.Since(l.at) < listingAge {
+	if time.Since(l.at) < min(max(listingAge, time.Duration(len(l.jobs))*listingPerJob), mostListingAge) {
 		return l.jobs, l.at, nil
 	}
 	at := time.Now()
@@ -178,21 +204,32 @@ func (d *Driver) list(ctx context.Context) ([]job, time.Time, error) {
 
 // Observe is [driver.Driver.Observe].
 func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
-	if err := d.dir.Admit(ctx); err != nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.refresh(ctx); err != nil {
 		return nil, err
 	}
+	return d.observed(), nil
+}
+
+// refresh brings all records up to date with what Slurm says. The mutex is held, but for the
+// questions.
+func (d *Driver) refresh(ctx context.Context) error {
+	if err := d.dir.Admit(ctx); err != nil {
+		return err
+	}
+	d.mu.Unlock()
 	jobs, at, err := d.list(ctx)
+	d.mu.Lock()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	byNumber, byName := make(map[string]job, len(jobs)), make(map[string]job, len(jobs))
 	for _, j := range jobs {
-		byNumber[j.number], byName[j.name] = j, j
+		byNumber[j.number], byName[nameOf(j)] = j, j
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.load(); err != nil {
-		return nil, err
+		return err
 	}
 	for id, r := range maps.Clone(d.records) {
 		if r.busy != nil || r.Exit != nil || id != r.Task {
@@ -200,7 +237,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 		}
 		j := byNumber[r.Job]
 		if r.Job == "" { // the server was killed before it could write the number down
-			if j = byName[r.Name]; j.number == "" {
+			if j = byName[r.listedName()]; j.number == "" {
 				continue
 			}
 			r.Job = j.number
@@ -211,18 +248,18 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 			err = d.update(r, j)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return d.observed(), nil
+	return nil
 }
 
 // observed is what is known of all tasks. The mutex is held.
 func (d *Driver) observed() []driver.Observed {
 	out := []driver.Observed{}
 	for id, r := range d.records {
-		if r.Job == "" && r.busy == nil || slices.Contains(r.Removed, id) {
-			continue // it was never taken
+		if r.Job == "" && r.busy == nil || r.Cluster != "" || slices.Contains(r.Removed, id) {
+			continue // it was never taken, or is not a task
 		}
 		o := driver.Observed{Task: id, Handle: handle(id), State: berth.TaskPlaced, Node: r.Node, Exit: r.Exit, Why: r.why}
 		switch {
@@ -267,12 +304,12 @@ func (d *Driver) missing(ctx context.Context, r *record, at time.Time) error {
 	}
 	number := r.Job
 	d.mu.Unlock()
-	j, err := d.slurm.past(ctx, number)
+	j, kept, err := d.slurm.past(ctx, number)
 	d.mu.Lock()
 	if err != nil || r.Exit != nil {
 		return err
 	}
-	if s, _ := stateOf(j); j.state != "" && s != berth.TaskDone {
+	if s, _ := stateOf(j); j.state != "" && s != berth.TaskDone || j.state == "" && kept && time.Since(r.gone) < accountsTime {
 		return nil // the accounts are behind
 	}
 	r.Exit = exitOf(r, j)
@@ -391,6 +428,9 @@ func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 	}
 	if slices.Contains(r.Removed, id) {
 		return nil
+	}
+	if err := d.removed(r); err != nil {
+		return err
 	}
 	if err := os.Remove(d.recordPath(r)); err != nil && !os.IsNotExist(err) {
 		return err

@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +39,19 @@ func (w *way) within(most time.Duration) *time.Timer {
 	return time.AfterFunc(most, func() { w.Close() })
 }
 
-// dial connects to a machine. Each one on the way may take so long.
-func dial(ctx context.Context, m machine, a driver.Access, most time.Duration) (*way, error) {
-	auth, err := methods(a.Secrets)
+// dial connects to a machine. Each one on the way may take so long. socket is that of the server's
+// SSH agent.
+func dial(ctx context.Context, m machine, a driver.Access, socket string, most time.Duration) (*way, error) {
+	var keys []ssh.Signer
+	if m.AgentKey != "" {
+		key, end, err := fromAgent(ctx, socket, m.AgentKey, most)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = end() }() // what is asked of the agent is over
+		keys = append(keys, key)
+	}
+	auth, err := methods(keys, a.Secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +85,8 @@ func dial(ctx context.Context, m machine, a driver.Access, most time.Duration) (
 	return w, nil
 }
 
-// methods are how the server shows who it is, from a compute's secrets.
-func methods(secrets map[string]string) ([]ssh.AuthMethod, error) {
+// methods are how the server shows who it is: by keys, and from a compute's secrets.
+func methods(keys []ssh.Signer, secrets map[string]string) ([]ssh.AuthMethod, error) {
 	var out []ssh.AuthMethod
 	if pem := secrets[keyPath]; pem != "" {
 		signer, err := ssh.ParsePrivateKey([]byte(pem))
@@ -88,7 +97,10 @@ func methods(secrets map[string]string) ([]ssh.AuthMethod, error) {
 		case err != nil:
 			return nil, berth.Errorf(berth.Invalid, "the private key is not valid; it must be in OpenSSH or PEM format")
 		}
-		out = append(out, ssh.PublicKeys(signer))
+		keys = append(keys, signer)
+	}
+	if len(keys) > 0 {
+		out = append(out, ssh.PublicKeys(keys...))
 	}
 	if pw := secrets[passwordPath]; pw != "" {
 		out = append(out, ssh.Password(pw), ssh.KeyboardInteractive(func(_, _ string, questions []string, echos []bool) ([]string, error) {
@@ -102,7 +114,7 @@ func methods(secrets map[string]string) ([]ssh.AuthMethod, error) {
 		}))
 	}
 	if len(out) == 0 {
-		return nil, berth.Errorf(berth.Invalid, "the compute has neither a private key nor a password; attach the machine with --ssh-private-key-file or --admin-password")
+		return nil, berth.Errorf(berth.Invalid, "the compute has neither a private key nor a password; attach the machine with --ssh-private-key-file, --admin-password or --agent-key")
 	}
 	return out, nil
 }
@@ -164,22 +176,11 @@ func (h hop) dial(ctx context.Context, through *way, auth []ssh.AuthMethod, most
 
 // check refuses a key that is not the machine's.
 func (h hop) check(key ssh.PublicKey) error {
-	if h.known == "" || h.known == ssh.FingerprintSHA256(key) {
-		return nil
-	}
-	if known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known)); err == nil && bytes.Equal(known.Marshal(), key.Marshal()) {
+	if h.known == "" || Names(h.known, key) {
 		return nil
 	}
 	return berth.Errorf(berth.Denied, "THE HOST KEY OF %s HAS CHANGED: got %s, expected %s. Either somebody is impersonating the machine, or it was reinstalled; "+
-		"if it was reinstalled, detach the compute and attach it again", h.address, ssh.FingerprintSHA256(key), h.expected())
-}
-
-// expected is the fingerprint of the known key.
-func (h hop) expected() string {
-	if known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known)); err == nil {
-		return ssh.FingerprintSHA256(known)
-	}
-	return h.known
+		"if it was reinstalled, detach the compute and attach it again", h.address, ssh.FingerprintSHA256(key), fingerprint(h.known))
 }
 
 // algorithms asks a machine for the kind of key that it is known by: it may have several.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -299,7 +300,7 @@ func (p *Pool) Close() error {
 func (p *Pool) Probe(context.Context) (driver.Info, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	info := driver.Info{Places: true, Distributed: true, MaxNodes: len(p.machines)}
+	info := driver.Info{Places: true, Distributed: true, Dials: true, MaxNodes: len(p.machines)}
 	there := false
 	for _, m := range p.machines {
 		n := m.info
@@ -379,31 +380,11 @@ func (p *Pool) of(h driver.Handle) (*member, driver.Handle, error) {
 
 // Observe is [driver.Driver.Observe].
 func (p *Pool) Observe(ctx context.Context) ([]driver.Observed, error) {
-	var mu sync.Mutex
-	var all []driver.Observed
-	unseen := &driver.Unseen{}
-	var wait sync.WaitGroup
+	nodes := make(map[string]driver.Driver, len(p.machines))
 	for _, m := range p.machines {
-		wait.Go(func() {
-			seen, err := m.d.Observe(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				unseen.Nodes, unseen.Err = append(unseen.Nodes, m.name), errors.Join(unseen.Err, err)
-				return
-			}
-			for _, o := range seen {
-				o.Node, o.Handle = m.name, poolHandle(m.name, o.Handle)
-				all = append(all, o)
-			}
-		})
+		nodes[m.name] = m.d
 	}
-	wait.Wait()
-	if len(unseen.Nodes) > 0 {
-		unseen.Err = berth.Errorf(berth.Unavailable, "%w", unseen.Err)
-		return all, unseen
-	}
-	return all, nil
+	return driver.ObserveNodes(ctx, nodes, poolHandle)
 }
 
 // Stop is [driver.Driver.Stop].
@@ -413,6 +394,15 @@ func (p *Pool) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
 		return err
 	}
 	return m.d.Stop(ctx, inner, s)
+}
+
+// Dial is [driver.Dialer.Dial].
+func (p *Pool) Dial(ctx context.Context, h driver.Handle, port int) (net.Conn, error) {
+	m, inner, err := p.of(h)
+	if err != nil {
+		return nil, err
+	}
+	return m.d.Dial(ctx, inner, port)
 }
 
 // Remove is [driver.Driver.Remove].

@@ -25,12 +25,13 @@ const (
 )
 
 // Login connects to the machine that a compute's document describes, as a machine over SSH does.
-func Login(ctx context.Context, a driver.Access) (*Shell, error) {
+// socket is that of the server's SSH agent, if the operator allows it.
+func Login(ctx context.Context, a driver.Access, socket string) (*Shell, error) {
 	m, err := readMachine(a.Properties)
 	if err != nil {
 		return nil, err
 	}
-	w, err := dial(ctx, m, a, defaultPatience.dial)
+	w, err := dial(ctx, m, a, socket, defaultPatience.dial)
 	if err != nil {
 		return nil, err
 	}

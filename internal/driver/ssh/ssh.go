@@ -53,6 +53,9 @@ func Open(c driver.Config) (driver.Driver, error) {
 
 // openMachine opens the driver of one machine.
 func openMachine(c driver.Config) (*Driver, error) {
+	if err := CheckAgent(c); err != nil {
+		return nil, err
+	}
 	d, err := dialout.Open(c)
 	if err != nil {
 		return nil, err
@@ -77,6 +80,7 @@ type machine struct {
 	Port          int
 	Jumps         []string // USER@HOST:PORT, the first one is connected to first
 	HostKey       string   // that the user knows the machine has; empty: the one it shows first
+	AgentKey      string   // of the server's SSH agent, or its fingerprint; empty: none
 }
 
 // readMachine reads the properties of a compute.
@@ -92,6 +96,7 @@ func readMachine(properties []byte) (machine, error) {
 				} `json:"administratorAccount"`
 				JumpHosts []string `json:"jumpHosts"`
 				HostKey   string   `json:"hostKey"`
+				AgentKey  string   `json:"agentKey"`
 			} `json:"properties"`
 		} `json:"properties"`
 	}
@@ -99,7 +104,7 @@ func readMachine(properties []byte) (machine, error) {
 		return machine{}, berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
 	p := v.Properties.Properties
-	m := machine{Address: p.Address, User: p.Account.Username, Port: p.SSHPort, Jumps: p.JumpHosts, HostKey: p.HostKey}
+	m := machine{Address: p.Address, User: p.Account.Username, Port: p.SSHPort, Jumps: p.JumpHosts, HostKey: p.HostKey, AgentKey: p.AgentKey}
 	if m.Address == "" { // Azure's clients name the virtual machine only
 		m.Address = v.Properties.ResourceID[strings.LastIndex(v.Properties.ResourceID, "/")+1:]
 	}
@@ -115,6 +120,9 @@ func readMachine(properties []byte) (machine, error) {
 		return m, berth.Errorf(berth.Invalid, "properties.properties.administratorAccount.username is required: the account to log in with")
 	case m.Port < 1 || m.Port > 65535:
 		return m, berth.Errorf(berth.Invalid, "properties.properties.sshPort %d must be a port from 1 to 65535", m.Port)
+	}
+	if err := checkAgentKey(m.AgentKey); err != nil {
+		return m, err
 	}
 	for _, j := range m.Jumps {
 		if _, _, err := splitJump(j, m.User); err != nil {
@@ -146,7 +154,7 @@ func Check(old, document []byte) error {
 	}
 	was, err := readMachine(old)
 	if err != nil || !reflect.DeepEqual(was, m) {
-		return berth.Errorf(berth.Conflict, "the address, port, account, jump hosts and host key of a machine cannot be changed; detach it and attach it again")
+		return berth.Errorf(berth.Conflict, "the address, port, account, jump hosts, host key and agent key of a machine cannot be changed; detach it and attach it again")
 	}
 	return nil
 }
@@ -161,7 +169,7 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	if err != nil {
 		return nil, err
 	}
-	way, err := dial(ctx, m, a, d.patience.dial)
+	way, err := dial(ctx, m, a, d.c.SSHAgent, d.patience.dial)
 	if err != nil {
 		return nil, err
 	}

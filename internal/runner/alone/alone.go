@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,10 @@ import (
 // been read.
 const LaunchFile = "launch.json"
 
+// startTime is how long a task is at its start: then memory counts for more than the time that
+// collecting garbage takes.
+const startTime = 3 * time.Second
+
 // lastReport is how long the process waits for the server to hear how the task ended. It holds what
 // the queueing system gave it meanwhile.
 const lastReport = 15 * time.Minute
@@ -40,22 +45,39 @@ const lastReport = 15 * time.Minute
 // hurriedReport is how long it waits when it was told to end at once.
 const hurriedReport = 5 * time.Second
 
-// Main is the hidden command `_task --dir DIR [--container|--lead|--member]`. It returns the exit
-// code of the process: [berth.ExitRunner] when the task could not be run.
+// sweepTime is how long processes that were killed are waited for.
+const sweepTime = 2 * time.Second
+
+// Main is the hidden command `_task --dir DIR [--container|--lead|--member]`, or `_task --script
+// FILE [--dir DIR] [--index N]`. It returns the exit code of the process: [berth.ExitRunner] when
+// the task could not be run.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
 // the server is not told of the end from here.
 func Main(ctx context.Context, args []string) int {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	// Most tasks begin, and short ones end, before a collection would pay.
+	debug.SetGCPercent(400)
+	time.AfterFunc(startTime, func() { debug.SetGCPercent(100) })
+	log, origin := slog.New(slog.NewTextHandler(os.Stderr, nil)), runner.NewOrigin()
 	flags := flag.NewFlagSet("_task", flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the task")
 	container := flags.Bool("container", false, "the environment is that of the command's own image, and so the command's")
 	leads := flags.Bool("lead", false, "start the tasks of a job of several nodes, see lead")
 	joins := flags.Bool("member", false, "the launch comes from the leader, see member")
-	if err := flags.Parse(args); err != nil || *dir == "" {
-		log.Error("usage: _task --dir DIR")
+	script := flags.String("script", "", "file that the launch is in, see berth.ReadLaunch; a directory is made where none is given")
+	index := flags.Int("index", 0, "which of the launches in the script it is")
+	if err := flags.Parse(args); err != nil || *dir == "" && *script == "" {
+		log.Error("usage: _task --dir DIR, or _task --script FILE")
 		return 2
+	}
+	if *dir == "" {
+		made, err := os.MkdirTemp("", "berth-task.")
+		if err != nil {
+			log.Error("there is no directory for the task", "err", err)
+			return berth.ExitNoRoom
+		}
+		*dir = made
 	}
 	var m *member
 	var l berth.Launch
@@ -66,15 +88,23 @@ func Main(ctx context.Context, args []string) int {
 		return lead(ctx, *dir, log)
 	case *joins:
 		m, l, err = newMember()
+	case *script != "":
+		var text []byte
+		if text, err = os.ReadFile(*script); err == nil {
+			l, err = berth.ReadLaunch(text, *index)
+		}
 	default:
 		l, err = readLaunch(filepath.Join(*dir, LaunchFile))
+	}
+	if err == nil {
+		l, err = throughTunnel(ctx, l, filepath.Join(*dir, TunnelFile))
 	}
 	var exit berth.Exit
 	told := false
 	if err == nil {
 		exit, told, err = run(ctx, l, m, *dir, *container, log)
 	}
-	sweep(*dir)
+	sweep(*dir, origin)
 	if rerr := cache.RemoveAll(*dir); rerr != nil {
 		log.Warn("the directory of the task is left behind", "dir", *dir, "err", rerr)
 	}
@@ -91,11 +121,11 @@ func Main(ctx context.Context, args []string) int {
 }
 
 // sweep kills the processes that the command left in sessions of their own: not every queueing
-// system finds them. One may fork between being listed and being killed, so the list is read again,
-// a few times at most.
-func sweep(dir string) {
-	for range 8 {
-		left := runner.Belonging(dir)[dir]
+// system finds them. One may fork between being listed and being killed, so the list is read again
+// until all are gone, for a while at most.
+func sweep(dir string, origin runner.Origin) {
+	for end := time.Now().Add(sweepTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		left := origin.Belonging(dir)
 		if len(left) == 0 {
 			return
 		}
@@ -180,12 +210,12 @@ func run(ctx context.Context, l berth.Launch, m *member, dir string, container b
 // options is what the task works with, but for what reaches the server.
 func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, error) {
 	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: environ(!mpi(l))}
-	kept, err := nodeDir(os.TempDir(), os.Getuid())
+	kept, err := NodeDir()
 	if err != nil {
 		log.Warn("nothing is kept for later tasks", "err", err)
 		kept = dir
 	}
-	if o.Envs, err = envs.Open(filepath.Join(kept, "envs"), envs.Options{Log: log, DockerHost: os.Getenv("DOCKER_HOST")}); err != nil {
+	if o.Envs, err = envs.Open(filepath.Join(kept, "envs"), envs.Options{Log: log, DockerHost: os.Getenv("DOCKER_HOST"), KeepAnswers: true}); err != nil {
 		return o, err
 	}
 	if o.Cache, err = cache.Open(filepath.Join(kept, "cache"), cache.Options{Protect: os.Geteuid() != 0, Log: log}); err != nil {
@@ -208,7 +238,7 @@ func environ(slurm bool) []string {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		switch {
-		case slurm && strings.HasPrefix(name, "SLURM_"), name == "CUDA_VISIBLE_DEVICES", name == "ROCR_VISIBLE_DEVICES", name == "GPU_DEVICE_ORDINAL":
+		case slurm && strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_ARRAY_"), name == "CUDA_VISIBLE_DEVICES", name == "ROCR_VISIBLE_DEVICES", name == "GPU_DEVICE_ORDINAL":
 			out = append(out, v)
 		}
 	}
@@ -226,6 +256,9 @@ func readLaunch(path string) (l berth.Launch, err error) {
 	}
 	return l, err
 }
+
+// NodeDir is a directory of the account's own on this machine, where what later tasks need is kept.
+func NodeDir() (string, error) { return nodeDir(os.TempDir(), os.Getuid()) }
 
 // nodeDir is a directory of the account's own below one that all accounts share, where what later
 // tasks on this machine need is kept.

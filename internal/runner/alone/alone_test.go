@@ -148,3 +148,46 @@ func TestBadLaunch(t *testing.T) {
 		t.Errorf("exit code %d, ends %+v", code, ends)
 	}
 }
+
+// TestScript: a process finds its launch among others in the script that it was started by, makes
+// its own directory where it has none, ends what its command left behind, and leaves nothing.
+func TestScript(t *testing.T) {
+	s, tmp := start(t), t.TempDir()
+	var all []berth.Launch
+	for i := range 3 {
+		all = append(all, berth.Launch{
+			Task: berth.TaskID(fmt.Sprintf("a%d.1", i)), Job: "a", Attempt: 1, Command: fmt.Sprintf("setsid sleep 600 & echo $!; exit %d", i+4),
+			Home: berth.Home{URL: s.URL, Token: "x"},
+		})
+	}
+	text, err := berth.AppendLaunches([]byte("#!/bin/sh\nexit\n"), all)
+	script := filepath.Join(t.TempDir(), "script")
+	if err == nil {
+		err = os.WriteFile(script, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "_task", "--script", script, "--dir", "", "--index", "1")
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	cmd.Stderr = os.Stderr
+	code, ends, log := s.end(t, cmd.Run())
+	if code != 5 || len(ends) != 1 || ends[0].Task != "a1.1" {
+		t.Errorf("exit code %d, ends %+v", code, ends)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(b), "sleep") {
+		t.Errorf("process %d is left", pid)
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "berth-task.*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	cmd = exec.Command(os.Args[0], "_task", "--script", script)
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(tmp, "none"))
+	if code, _, _ := s.end(t, cmd.Run()); code != berth.ExitNoRoom {
+		t.Errorf("without room: exit code %d", code)
+	}
+}

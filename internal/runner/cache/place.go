@@ -24,6 +24,9 @@ type Place struct {
 	Files  []PlaceFile
 	// Skipped are names that cannot be files on a node.
 	Skipped []string
+	// Room refuses files for which there is no room, before the first of them is fetched. It may be
+	// nil.
+	Room func(want []int) error
 	// Fetch brings files: Files[i], of those in want, to the path that to gives.
 	Fetch func(ctx context.Context, want []int, to func(i int) string) error
 }
@@ -45,7 +48,7 @@ func (c *Cache) GetPlace(ctx context.Context, p Place) (*Use, error) {
 			return p.Fetch(ctx, want, to)
 		},
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && berth.CodeOf(err) != berth.Unavailable {
 		_ = os.Remove(c.known(p.Scope)) // in case that what is known of it is the reason
 	}
 	return use, err
@@ -83,10 +86,11 @@ func (c *Cache) manifest(ctx context.Context, p Place) ([]byte, error) {
 		}
 	}
 	if len(want) > 0 {
-		if err := c.gather(ctx, p, &t, want); err != nil {
+		err := c.gather(ctx, p, &t, want)
+		c.writeKnown(&p, &t) // after an error, so that what came before it is not fetched again
+		if err != nil {
 			return nil, err
 		}
-		c.writeKnown(&p, &t)
 	}
 	text := t.AppendHead(nil)
 	for i := range t.Files {
@@ -98,8 +102,36 @@ func (c *Cache) manifest(ctx context.Context, p Place) ([]byte, error) {
 	return t.AppendEnd(text, len(t.Files)), nil
 }
 
-// gather fetches files of a place, hashes them and keeps them as contents.
+// A batch of files of a place has at most so many files, and ends with the one that makes it so
+// large.
+const (
+	batchFiles = 1000
+	batchBytes = 1 << 30
+)
+
+// gather fetches files of a place, hashes them and keeps them as contents. It does so in batches:
+// those that are complete are kept when the storage goes away.
 func (c *Cache) gather(ctx context.Context, p Place, t *berth.Tree, want []int) error {
+	if p.Room != nil {
+		if err := p.Room(want); err != nil {
+			return err
+		}
+	}
+	for len(want) > 0 {
+		n, bytes := 0, int64(0)
+		for n < min(len(want), batchFiles) && bytes < batchBytes {
+			bytes += t.Files[want[n]].Size
+			n++
+		}
+		if err := c.gatherBatch(ctx, p, t, want[:n]); err != nil {
+			return err
+		}
+		want = want[n:]
+	}
+	return nil
+}
+
+func (c *Cache) gatherBatch(ctx context.Context, p Place, t *berth.Tree, want []int) error {
 	tmp := c.temp()
 	if err := os.MkdirAll(tmp, 0o700); err != nil {
 		return full(err)
@@ -153,7 +185,7 @@ func (c *Cache) writeKnown(p *Place, t *berth.Tree) {
 	if err == nil {
 		var b bytes.Buffer
 		for i, x := range p.Files {
-			if !t.Files[i].Folder() {
+			if !t.Files[i].Folder() && t.Files[i].Hash != "" {
 				fmt.Fprintf(&b, "%s %d %q %q\x00", t.Files[i].Hash, x.Size, x.Tag, x.Path)
 			}
 		}

@@ -1,8 +1,10 @@
 package data
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -149,6 +151,9 @@ func (c *Client) do(ctx context.Context, method, u string, header http.Header, b
 		if ue, ok := err.(*url.Error); ok {
 			err = ue.Err
 		}
+		if changed := new(Changed); errors.As(err, &changed) {
+			return nil, changed
+		}
 		return nil, berth.Errorf(berth.Unavailable, "%w", err)
 	}
 	if res.StatusCode/100 == 2 {
@@ -166,12 +171,17 @@ func answer(res *http.Response, body []byte) error {
 		code = berth.Unavailable
 	}
 	msg := res.Status
-	if c := res.Header.Get("X-Ms-Error-Code"); c != "" {
-		if msg += " " + c; c == "UnsupportedOperation" {
-			code = berth.Unsupported
-		}
-	} else if e := (struct{ Code string }{}); xml.Unmarshal(body, &e) == nil && e.Code != "" {
-		msg += " " + e.Code
+	var e struct{ Code, Message string }
+	_ = xml.Unmarshal(body, &e) // others answer in other forms
+	switch c := cmp.Or(res.Header.Get("X-Ms-Error-Code"), e.Code); c {
+	case "":
+	case "UnsupportedOperation":
+		code, msg = berth.Unsupported, msg+" "+c
+	case "InsufficientStorage": // our own: the message says how much room is missing
+		text, _, _ := strings.Cut(e.Message, "\n")
+		msg += " " + c + ": " + text
+	default:
+		msg += " " + c
 	}
 	return berth.Errorf(code, "the server answered %s", msg)
 }

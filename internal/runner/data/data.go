@@ -41,6 +41,8 @@ type Client struct {
 	http     *http.Client
 	parallel int
 	below    string // see Below
+	// compares says that the storage knows no If-Match: tags are compared with those of answers.
+	compares bool
 	// Sizes; see New.
 	whole int64 // the largest file that goes in one piece
 	piece int64
@@ -212,11 +214,11 @@ func (c *Client) copyTree(ctx context.Context, from, to string, t *Total) error 
 		return err
 	}
 	defer target.Close()
-	return fs.WalkDir(source.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
+	deep := func(rel string) error {
+		return berth.Errorf(berth.Invalid, "%s %s and is not copied; mount the folder (mode ro_mount)", filepath.Join(from, rel), whyDeep)
+	}
+	return source.walk(ctx, deep, func(rel string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if e.IsDir() {

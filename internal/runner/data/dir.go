@@ -1,12 +1,14 @@
 package data
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 // Dir is a directory that a command could write to, opened. Nothing outside of it is reached
@@ -27,6 +29,7 @@ const (
 	whyFolder   = "is a link to a folder"
 	whyOdd      = "is not a regular file"
 	whyNoFolder = "is no longer a folder"
+	whyDeep     = "is nested too deeply (a path has at most 100 folders and 1,024 characters)"
 )
 
 // OpenDir opens the directory rel below base. A link in the place of base, or of a part of rel, is
@@ -83,6 +86,30 @@ func notFolder(path string, err error) error {
 		return &LeftOut{path, whyNoFolder}
 	}
 	return err
+}
+
+// Folders below more than maxFolders others, or with a path of more than maxPath characters, which
+// is what the name of a blob has at most, are not entered: a walk keeps the path of each folder
+// that it is in, so without bounds a deep tree would not fit into memory.
+const (
+	maxFolders = 100
+	maxPath    = 1024
+)
+
+// walk is [fs.WalkDir] for a directory, until ctx ends. deep gets the folders that are not entered.
+func (d *Dir) walk(ctx context.Context, deep func(rel string) error, f fs.WalkDirFunc) error {
+	return fs.WalkDir(d.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if e != nil && e.IsDir() && (strings.Count(rel, "/") >= maxFolders || utf8.RuneCountInString(rel) > maxPath) {
+			if err := deep(rel); err != nil {
+				return err
+			}
+			return fs.SkipDir
+		}
+		return f(rel, e, err)
+	})
 }
 
 // Close lets go of the directory.

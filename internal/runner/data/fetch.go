@@ -67,6 +67,21 @@ type address func(ctx context.Context) (string, error)
 
 func fixed(u string) address { return func(context.Context) (string, error) { return u, nil } }
 
+// match has a request answered only by the file that has a tag, if one is given.
+func (c *Client) match(h http.Header, etag string) {
+	if etag != "" && !c.compares {
+		h.Set("If-Match", etag)
+	}
+}
+
+// matched says whether an answer is of the file that has a tag, where the storage does not.
+func (c *Client) matched(res *http.Response, etag string) error {
+	if got := strong(res.Header.Get("ETag")); c.compares && etag != "" && got != etag {
+		return berth.Errorf(berth.Precondition, "it is another file now")
+	}
+	return nil
+}
+
 // stream reads a file from its beginning to its end, and goes on where it was cut. It returns its
 // size. Where an etag is given, only the file that has it is read.
 func (c *Client) stream(ctx context.Context, to address, etag string, w io.Writer, size int64) (int64, error) {
@@ -76,9 +91,7 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 		if at > 0 {
 			h.Set("Range", fmt.Sprintf("bytes=%d-", at))
 		}
-		if etag != "" {
-			h.Set("If-Match", etag)
-		}
+		c.match(h, etag)
 		u, err := to(ctx)
 		if err != nil {
 			return err
@@ -88,6 +101,9 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 			return err
 		}
 		defer res.Body.Close()
+		if err := c.matched(res, etag); err != nil {
+			return err
+		}
 		if at > 0 && res.StatusCode != http.StatusPartialContent {
 			// The server knows no ranges: what is there already is skipped.
 			if _, err := io.CopyN(io.Discard, res.Body, at); err != nil {
@@ -147,9 +163,7 @@ func (c *Client) pieces(ctx context.Context, to address, etag string, f *os.File
 func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterAt, at, end int64) (string, error) {
 	err := c.retry(ctx, func() error {
 		h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, end-1)}}
-		if etag != "" {
-			h.Set("If-Match", etag)
-		}
+		c.match(h, etag)
 		u, err := to(ctx)
 		if err != nil {
 			return err
@@ -159,6 +173,9 @@ func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterA
 			return err
 		}
 		defer res.Body.Close()
+		if err := c.matched(res, etag); err != nil {
+			return err
+		}
 		if res.StatusCode != http.StatusPartialContent {
 			return berth.Errorf(berth.Unsupported, "the server does not send parts of files")
 		}

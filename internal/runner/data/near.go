@@ -53,9 +53,10 @@ func (n *near) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.socket.RoundTrip(&local)
 }
 
-// serves says whether an address is in the server's storage.
+// serves says whether an address is in the server's storage. Over the socket a server also reads
+// files that its user names: that is not for runners.
 func (n *near) serves(u *url.URL) bool {
-	return u.Host == n.root.Host && strings.HasPrefix(u.Path, n.root.Path+"/") &&
+	return u.Scheme == n.root.Scheme && u.User == nil && u.Query().Get("comp") != "file" && u.Host == n.root.Host && strings.HasPrefix(u.Path, n.root.Path+"/") &&
 		!slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." })
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth/internal/runner/data"
@@ -39,8 +40,15 @@ func TestNear(t *testing.T) {
 		"/st.blob.berth/../tokens":      false,
 		"/st.blob.berth/%2e%2e/tokens":  false,
 		"/st.blob.berth/./tokens":       false,
+
+		"/st.blob.berth/container/file?comp=file":                   false,
+		"http://127.0.0.1:1/st.blob.berth/container/file":           false,
+		"https://somebody@127.0.0.1:1/st.blob.berth/container/file": false,
 	} {
-		err := c.File(t.Context(), host+path, filepath.Join(dir, "got"), new(data.Total))
+		if strings.HasPrefix(path, "/") {
+			path = host + path
+		}
+		err := c.File(t.Context(), path, filepath.Join(dir, "got"), new(data.Total))
 		if (err == nil) != want {
 			t.Errorf("%s over the socket: %v, want %v", path, err == nil, want)
 		}

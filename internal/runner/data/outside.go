@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,14 @@ type Outside struct {
 }
 
 // Outside reaches a place in storage elsewhere.
-func (c *Client) Outside(at *berth.Outside, sign Sign) *Outside { return &Outside{c, at, sign} }
+func (c *Client) Outside(at *berth.Outside, sign Sign) *Outside {
+	if at.Protocol == berth.OutsideShare {
+		compares := *c
+		compares.compares = true
+		c = &compares
+	}
+	return &Outside{c, at, sign}
+}
 
 // Object is a file there.
 type Object struct {
@@ -120,45 +128,79 @@ const (
 // List is what lies below the place, in the order of the names, and names that cannot be files on a
 // node. A folder without files is NotFound.
 func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, err error) {
-	files, markers, marker, n, kept := map[string]bool{}, map[string]bool{"": true}, "", 0, 0
-	for {
-		page, err := o.page(ctx, marker)
+	l := lister{files: map[string]bool{}}
+	for folders := []string{""}; len(folders) > 0; folders = folders[1:] {
+		more, err := o.listFolder(ctx, folders[0], &l)
 		if err != nil {
 			return nil, nil, o.describe("listing", err)
 		}
-		kept += len(page.next)
-		for _, x := range page.objects {
-			n++
-			kept += len(x.Path) + len(x.Tag)
-			if !berth.TreePath(strings.TrimSuffix(x.Path, "/")) || x.Size < 0 || through(files, x.Path) {
-				skipped = append(skipped, x.Path)
-				continue
-			}
-			if files[x.Path] {
-				return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "the list contains %q twice", x.Path))
-			}
-			files[x.Path] = true
-			list = append(list, x)
-		}
-		if n > most {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "it has more than %d files, the most that can be copied to a node", most))
-		}
-		if kept > maxList {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "its file names take more than %d MB, the most that a node can keep", maxList>>20))
-		}
-		if page.next == "" {
-			break
-		}
-		if markers[page.next] || len(markers) > maxPages {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Internal, "the list does not end: after %d pages it repeats a page or still continues", len(markers)))
-		}
-		marker = page.next
-		markers[marker] = true
+		folders = append(folders, more...)
 	}
-	if n == 0 {
+	if l.n == 0 {
 		return nil, nil, berth.Errorf(berth.NotFound, "there is nothing at %s in datastore %s", o.at.At, o.at.Datastore)
 	}
-	return list, skipped, nil
+	slices.SortFunc(l.list, func(a, b Object) int { return strings.Compare(a.Path, b.Path) })
+	return l.list, l.skipped, nil
+}
+
+// listFolder lists everything below the place or, of a share, what is in a folder, and returns the
+// folders in it.
+func (o *Outside) listFolder(ctx context.Context, folder string, l *lister) (folders []string, err error) {
+	markers := map[string]bool{"": true}
+	for marker := ""; ; {
+		page, err := o.page(ctx, folder, marker)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.add(page); err != nil {
+			return nil, err
+		}
+		folders = append(folders, page.folders...)
+		if page.next == "" {
+			return folders, nil
+		}
+		if marker = page.next; markers[marker] {
+			return nil, berth.Errorf(berth.Internal, "the list does not end: after %d pages it repeats a page", l.pages)
+		}
+		markers[marker] = true
+	}
+}
+
+// lister collects the pages of a list.
+type lister struct {
+	list    []Object
+	skipped []string
+	files   map[string]bool
+	n       int // how many names there were
+	pages   int
+	kept    int // how many bytes they take
+}
+
+func (l *lister) add(p page) error {
+	l.pages++
+	l.kept += len(p.next)
+	for _, x := range p.objects {
+		l.n++
+		l.kept += len(x.Path) + len(x.Tag)
+		if !berth.TreePath(strings.TrimSuffix(x.Path, "/")) || x.Size < 0 || through(l.files, x.Path) {
+			l.skipped = append(l.skipped, x.Path)
+			continue
+		}
+		if l.files[x.Path] {
+			return berth.Errorf(berth.Invalid, "the list contains %q twice", x.Path)
+		}
+		l.files[x.Path] = true
+		l.list = append(l.list, x)
+	}
+	switch {
+	case l.pages > maxPages:
+		return berth.Errorf(berth.Internal, "the list does not end: it has more than %d pages", maxPages)
+	case l.n > most:
+		return berth.Errorf(berth.Invalid, "it has more than %d files, the most that can be copied to a node", most)
+	case l.kept > maxList:
+		return berth.Errorf(berth.Invalid, "its file names take more than %d MB, the most that a node can keep", maxList>>20)
+	}
+	return nil
 }
 
 // through says whether a path leads through a file.
@@ -240,21 +282,25 @@ func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(
 
 // PutFolder is [Client.PutFolder].
 func (o *Outside) PutFolder(ctx context.Context, d *Dir, sent Sent, t *Total) ([]LeftOut, error) {
-	files, left, err := d.files()
+	list, err := d.files(ctx)
 	if err != nil {
-		return left, err
+		return list.left, err
 	}
-	rs, number := make([]berth.OutsideRequest, 0, len(files)), map[string]int{}
-	for _, rel := range files {
+	rs, number := make([]berth.OutsideRequest, 0, len(list.files)), map[string]int{}
+	for _, rel := range list.files {
 		if sent == nil || !sent.Has(rel) {
 			number[rel] = len(rs)
 			rs = append(rs, berth.OutsideRequest{Do: berth.OutsidePut, Name: rel})
 		}
 	}
 	b := o.batch(rs)
-	left, err = o.c.putAll(ctx, d, files, left, sent, t, func(ctx context.Context, f *os.File, rel string) error {
+	left, err := o.c.putAll(ctx, d, list, sent, t, func(ctx context.Context, f *os.File, rel string) error {
 		return o.put(ctx, f, rel, b.address(number[rel]))
 	})
+	var shut *Closed
+	if errors.As(err, &shut) {
+		return left, err
+	}
 	return left, o.describe("writing to", err)
 }
 
@@ -263,20 +309,24 @@ func (o *Outside) PutFile(ctx context.Context, d *Dir, name string, t *Total) er
 	to := o.one(berth.OutsideRequest{Do: berth.OutsidePut})
 	err := o.c.putFrom(ctx, d, name, func(f *os.File) error { return o.put(ctx, f, "", to) }, t)
 	var left *LeftOut
-	if errors.As(err, &left) || errors.Is(err, os.ErrNotExist) {
+	var shut *Closed
+	if errors.As(err, &left) || errors.As(err, &shut) || errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return o.describe("writing to", err)
 }
 
 // put sends an open file.
-func (o *Outside) put(ctx context.Context, f *os.File, rel string, to address) error {
+func (o *Outside) put(ctx context.Context, f source, rel string, to address) error {
 	name := rel
 	if name == "" {
 		name = path.Base(o.at.At)
 	}
-	if o.at.Protocol == berth.OutsideAzure {
+	switch o.at.Protocol {
+	case berth.OutsideAzure:
 		return o.c.send(ctx, f, to, name)
+	case berth.OutsideShare:
+		return o.putShare(ctx, f, rel, to, contentType(name))
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -285,19 +335,19 @@ func (o *Outside) put(ctx context.Context, f *os.File, rel string, to address) e
 	if info.Size() > o.c.whole {
 		return o.putParts(ctx, f, info.Size(), rel, contentType(name))
 	}
-	_, _, err = o.exchange(ctx, http.MethodPut, to, http.Header{"Content-Type": {contentType(name)}}, f, 0, info.Size())
-	return err
+	return o.putWhole(ctx, f, info.Size(), to, contentType(name))
 }
 
 // page is a part of a list.
 type page struct {
 	objects []Object
+	folders []string // of a share: those to be listed too, as paths below the place
 	next    string
 }
 
-// page asks for a page of the list of the place.
-func (o *Outside) page(ctx context.Context, marker string) (p page, err error) {
-	to := o.one(berth.OutsideRequest{Do: berth.OutsideList, Marker: marker})
+// page asks for a page of the list of the place, or of a folder of a share.
+func (o *Outside) page(ctx context.Context, folder, marker string) (p page, err error) {
+	to := o.one(berth.OutsideRequest{Do: berth.OutsideList, Name: folder, Marker: marker})
 	err = o.c.retry(ctx, func() error {
 		u, err := to(ctx)
 		if err != nil {
@@ -313,9 +363,12 @@ func (o *Outside) page(ctx context.Context, marker string) (p page, err error) {
 		}
 		defer res.Body.Close()
 		prefix, body := at.Query().Get("prefix"), io.LimitReader(res.Body, maxPage)
-		if o.at.Protocol == berth.OutsideAzure {
+		switch o.at.Protocol {
+		case berth.OutsideAzure:
 			p, err = azurePage(body, prefix)
-		} else {
+		case berth.OutsideShare:
+			p, err = sharePage(body, folder)
+		default:
 			p, err = s3Page(body, prefix)
 		}
 		return err

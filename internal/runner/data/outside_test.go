@@ -2,7 +2,10 @@ package data_test
 
 import (
 	"context"
+	"crypto/md5"
+	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -180,5 +183,44 @@ func TestAnswerToFinishIsLost(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestPutWhole: a file that goes to S3 in one request has its checksum, so that no server takes a
+// part of it for the whole. One that the checksum does not fit is sent again later.
+func TestPutWhole(t *testing.T) {
+	var bad atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		sum := md5.Sum(body)
+		if err != nil || bad.Load() || r.Header.Get("Content-MD5") != base64.StdEncoding.EncodeToString(sum[:]) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, "<Error><Code>BadDigest</Code></Error>")
+		}
+	}))
+	defer s.Close()
+	c, err := data.New(data.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	o := c.Outside(&berth.Outside{Protocol: berth.OutsideS3, Datastore: "lake"}, func(context.Context, string, []berth.OutsideRequest) ([]string, error) {
+		return []string{s.URL}, nil
+	})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := data.OpenDir(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := o.PutFile(t.Context(), d, "f", new(data.Total)); err != nil {
+		t.Error(err)
+	}
+	bad.Store(true)
+	if err := o.PutFile(t.Context(), d, "f", new(data.Total)); berth.CodeOf(err) != berth.Unavailable {
+		t.Error(err)
 	}
 }

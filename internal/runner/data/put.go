@@ -31,60 +31,94 @@ type Sent interface {
 }
 
 // PutFolder sends the files of a directory to the folder at rawURL. A link to a file of the same
-// directory is sent as what it links to; other links and what is not a file are named in left. sent
-// may be nil.
+// directory is sent as what it links to; other links, what is not a file and folders that are
+// nested too deeply are named in left. sent may be nil.
 func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent, t *Total) (left []LeftOut, err error) {
-	files, left, err := d.files()
+	list, err := d.files(ctx)
 	if err != nil {
-		return left, err
+		return list.left, err
 	}
 	put, done, err := c.putter(rawURL)
 	if err != nil {
-		return left, err
+		return list.left, err
 	}
 	defer done()
-	return c.putAll(ctx, d, files, left, sent, t, put)
+	return c.putAll(ctx, d, list, sent, t, put)
+}
+
+// contents is what is in a directory.
+type contents struct {
+	files  []string
+	left   []LeftOut // what is not a file, and folders that are nested too deeply
+	closed []string  // what may not be read
+}
+
+// Closed is the error of a folder of which everything is kept but what may not be read.
+type Closed struct{ Names []string }
+
+func (c *Closed) Error() string {
+	const most = 5
+	text := strings.Join(c.Names[:min(len(c.Names), most)], ", ")
+	if more := len(c.Names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ": permission denied; everything else was uploaded. Let the command leave files that their owner can read"
 }
 
 // files lists the files of a directory, and what is none.
-func (d *Dir) files() (files []string, left []LeftOut, err error) {
-	err = fs.WalkDir(d.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
+func (d *Dir) files(ctx context.Context) (list contents, err error) {
+	deep := func(rel string) error {
+		list.left = append(list.left, LeftOut{rel, whyDeep})
+		return nil
+	}
+	err = d.walk(ctx, deep, func(rel string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) && rel != "." {
+			list.closed = append(list.closed, rel)
+			return nil
+		}
 		if err != nil || e.IsDir() {
 			return err
 		}
 		var l *LeftOut
 		switch err := d.look(rel, e.Type()); {
 		case errors.As(err, &l):
-			left = append(left, *l)
+			list.left = append(list.left, *l)
 		case err != nil:
 			return err
 		default:
-			files = append(files, rel)
+			list.files = append(list.files, rel)
 		}
 		return nil
 	})
 	if err != nil {
 		err = fmt.Errorf("listing %s: %w", d.path, err)
 	}
-	return files, left, err
+	return list, err
 }
 
-// putAll has the files of a directory put that are not there yet, several at once. It adds to left.
-func (c *Client) putAll(ctx context.Context, d *Dir, files []string, left []LeftOut, sent Sent, t *Total, put func(context.Context, *os.File, string) error) ([]LeftOut, error) {
+// putAll has the files of a directory put that are not there yet, several at once. It returns what
+// was left out.
+func (c *Client) putAll(ctx context.Context, d *Dir, list contents, sent Sent, t *Total, put func(context.Context, *os.File, string) error) ([]LeftOut, error) {
+	left, closed := list.left, list.closed
 	var mu sync.Mutex
 	leave := func(err error) error {
 		var l *LeftOut
-		if !errors.As(err, &l) {
-			return err
-		}
+		var shut *Closed
 		mu.Lock()
 		defer mu.Unlock()
-		left = append(left, *l)
+		switch {
+		case errors.As(err, &l):
+			left = append(left, *l)
+		case errors.As(err, &shut):
+			closed = append(closed, shut.Names...)
+		default:
+			return err
+		}
 		return nil
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.parallel)
-	for _, rel := range files {
+	for _, rel := range list.files {
 		if sent != nil && sent.Has(rel) {
 			continue
 		}
@@ -100,6 +134,10 @@ func (c *Client) putAll(ctx context.Context, d *Dir, files []string, left []Left
 	}
 	err := g.Wait()
 	slices.SortFunc(left, func(a, b LeftOut) int { return strings.Compare(a.Name, b.Name) })
+	if err == nil && len(closed) > 0 {
+		slices.Sort(closed)
+		err = &Closed{closed}
+	}
 	return left, err
 }
 
@@ -117,7 +155,7 @@ func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *To
 			return err
 		}
 		defer target.Close()
-		put = func(f *os.File) error { return copyTo(target, filepath.Base(to), f) }
+		put = func(f *os.File) error { return replace(target, filepath.Base(to), f) }
 	}
 	return c.putFrom(ctx, d, name, put, t)
 }
@@ -138,7 +176,7 @@ func (c *Client) putter(rawURL string) (put func(context.Context, *os.File, stri
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(_ context.Context, f *os.File, rel string) error { return copyTo(target, rel, f) }, func() { target.Close() }, nil
+	return func(_ context.Context, f *os.File, rel string) error { return replace(target, rel, f) }, func() { target.Close() }, nil
 }
 
 // putFrom opens a file and has it put.
@@ -147,6 +185,9 @@ func (c *Client) putFrom(ctx context.Context, d *Dir, name string, put func(*os.
 		return err
 	}
 	f, err := d.open(name)
+	if errors.Is(err, fs.ErrPermission) {
+		return &Closed{[]string{name}}
+	}
 	if err != nil {
 		return err
 	}
@@ -164,7 +205,7 @@ func (c *Client) putFrom(ctx context.Context, d *Dir, name string, put func(*os.
 }
 
 // send sends an open file to a server that speaks as Azure's does.
-func (c *Client) send(ctx context.Context, f *os.File, to address, name string) error {
+func (c *Client) send(ctx context.Context, f source, to address, name string) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -181,7 +222,7 @@ func (c *Client) send(ctx context.Context, f *os.File, to address, name string) 
 const restHeader = "X-Berth-Rest"
 
 // putBlocks sends a large file as blocks, in parallel, and then the list of them.
-func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, to address, kind string) error {
+func (c *Client) putBlocks(ctx context.Context, f source, size int64, to address, kind string) error {
 	piece := max(c.piece, size/40000+1) // a blob has 50,000 blocks at most
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)

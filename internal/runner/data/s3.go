@@ -3,11 +3,13 @@ package data
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"encoding/base64"
 	"encoding/xml"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,9 +78,24 @@ func (o *Outside) exchange(ctx context.Context, method string, to address, h htt
 	return head, answer, err
 }
 
+// putWhole sends a file to S3 in one request, with its checksum: there are servers that keep what
+// came of a request that was cut off.
+func (o *Outside) putWhole(ctx context.Context, f source, size int64, to address, kind string) error {
+	sum := md5.New() // the checksum that S3 takes in a header which need not be signed
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		return err
+	}
+	h := http.Header{"Content-Type": {kind}, "Content-Md5": {base64.StdEncoding.EncodeToString(sum.Sum(nil))}}
+	_, _, err := o.exchange(ctx, http.MethodPut, to, h, f, 0, size)
+	if err != nil && strings.Contains(err.Error(), "BadDigest") {
+		err = berth.Errorf(berth.Unavailable, "the file was written to while it was sent: %w", err)
+	}
+	return err
+}
+
 // putParts sends a large file to S3, in parallel. What is cut off is dropped, so that nobody pays
 // for it.
-func (o *Outside) putParts(ctx context.Context, f *os.File, size int64, rel, kind string) (err error) {
+func (o *Outside) putParts(ctx context.Context, f source, size int64, rel, kind string) (err error) {
 	ask := func(do berth.OutsideVerb, upload string) berth.OutsideRequest {
 		return berth.OutsideRequest{Do: do, Name: rel, Upload: upload}
 	}

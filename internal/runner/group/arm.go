@@ -176,7 +176,7 @@ func (a *arm) startDaemon(ctx context.Context, m message) error {
 		return err
 	}
 	a.daemon = cmd
-	go func() { a.daemons <- wait(cmd, 0) }()
+	go func() { a.daemons <- wait(cmd, 0, "") }()
 	return nil
 }
 

@@ -191,6 +191,8 @@ type ended struct {
 	Code   int  `json:"code"`
 	Signal int  `json:"signal,omitempty"`
 	Told   bool `json:"told,omitempty"` // somebody else had asked it to end
+	// Line is what its log says of a failure.
+	Line string `json:"line,omitempty"`
 }
 
 func (e ended) ok() bool { return e.Code == 0 }
@@ -212,6 +214,9 @@ func (s *Spec) exit(e ended) berth.Exit {
 		x.Reason = who + " ended with exit code 126: a program the command names could not be executed, see the end of its log"
 	default:
 		x.Reason = fmt.Sprintf("%s ended with exit code %d", who, e.Code)
+		if e.Line != "" {
+			x.Reason += ": " + e.Line
+		}
 	}
 	return x
 }

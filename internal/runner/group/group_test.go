@@ -265,10 +265,10 @@ func TestTensorFlow(t *testing.T) {
 // TestOneFails: the first process to fail ends the others of its node, and is the one that is
 // named.
 func TestOneFails(t *testing.T) {
-	j := start(t, "pytorch", `trap 'echo asked; exit 9' TERM; if [ $RANK = 3 ]; then exit 7; fi; echo ready; sleep 600 & wait`, []int{1, 3})
+	j := start(t, "pytorch", `trap 'echo asked; exit 9' TERM; if [ $RANK = 3 ]; then printf 'Traceback (most recent call last):\n  File\nValueError: of rank 3\n'; exit 7; fi; echo ready; sleep 600 & wait`, []int{1, 3})
 	j.until(0, 0, "ready")
 	e := <-result(j, 1)
-	want := berth.Exit{Code: 7, Process: 3, Log: "user_logs/std_log_process_3.txt", Reason: "process 3 (node 1) ended with exit code 7"}
+	want := berth.Exit{Code: 7, Process: 3, Log: "user_logs/std_log_process_3.txt", Reason: "process 3 (node 1) ended with exit code 7: ValueError: of rank 3"}
 	if d := cmp.Diff(want, e); d != "" {
 		t.Error(d)
 	}

@@ -127,7 +127,7 @@ func (h *head) run(ctx context.Context, major int, asked <-chan os.Signal) berth
 		return cannot("mpirun did not start: %v", err)
 	}
 	ended := make(chan ended, 1)
-	go func() { ended <- wait(h.mpirun, 0) }()
+	go func() { ended <- wait(h.mpirun, 0, "") }()
 	var lost *berth.Exit
 	for {
 		select {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -53,7 +54,11 @@ func runLocal(ctx context.Context, s *Spec, dir string) berth.Exit {
 			break
 		}
 		running[p.Rank] = &process{p, cmd}
-		go func() { ends <- wait(cmd, p.Rank) }() // ends with the child, which the loop below waits for
+		log := Log(dir, p)
+		if i == 0 && p.LogFile == "" {
+			log = filepath.Join(dir, path.Base(berth.StdLog)) // where the launcher writes
+		}
+		go func() { ends <- wait(cmd, p.Rank, log) }() // ends with the child, which the loop below waits for
 	}
 	all := func(sig syscall.Signal) {
 		for _, p := range running {
@@ -123,8 +128,8 @@ func openLog(path string) (*os.File, error) {
 	return f, err
 }
 
-// wait says how a child ended.
-func wait(cmd *exec.Cmd, rank int) ended {
+// wait says how a child ended; log is where its output went.
+func wait(cmd *exec.Cmd, rank int, log string) ended {
 	_ = cmd.Wait() // its state says how it ended; what was wrong with its output does not matter then
 	if cmd.ProcessState == nil {
 		return ended{Rank: rank, Code: 1}
@@ -133,5 +138,9 @@ func wait(cmd *exec.Cmd, rank int) ended {
 	if ok && ws.Signaled() {
 		return ended{Rank: rank, Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
 	}
-	return ended{Rank: rank, Code: cmd.ProcessState.ExitCode()}
+	e := ended{Rank: rank, Code: cmd.ProcessState.ExitCode()}
+	if !e.ok() {
+		e.Line = LastError(log)
+	}
+	return e
 }

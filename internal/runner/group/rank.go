@@ -60,7 +60,7 @@ func agent(ctx context.Context, args []string) int {
 // ended, and waits for leave to end itself, because mpirun acts on that at once.
 func rank(ctx context.Context) int {
 	runtime.LockOSThread()
-	l, cmd, number, err := startRank(ctx)
+	l, cmd, number, log, err := startRank(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "berth: a process could not be started:", err)
 		return 126
@@ -79,7 +79,7 @@ func rank(ctx context.Context) int {
 	passed := make(chan os.Signal, 8)
 	signal.Notify(passed, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT)
 	over := make(chan ended, 1)
-	go func() { over <- wait(cmd, number) }()
+	go func() { over <- wait(cmd, number, log) }()
 	var end *ended
 	told, asked := false, false
 	hit := func(sig syscall.Signal) {
@@ -125,27 +125,27 @@ func rank(ctx context.Context) int {
 }
 
 // startRank asks the launcher what to do and starts it.
-func startRank(ctx context.Context) (l *link, cmd *exec.Cmd, number int, err error) {
+func startRank(ctx context.Context) (l *link, cmd *exec.Cmd, number int, path string, err error) {
 	v := os.Getenv("OMPI_COMM_WORLD_RANK")
 	if number, err = strconv.Atoi(v); err != nil {
-		return nil, nil, 0, fmt.Errorf("mpirun says its rank is %q", v)
+		return nil, nil, 0, "", fmt.Errorf("mpirun says its rank is %q", v)
 	}
 	if l, err = dial(ctx); err != nil {
-		return nil, nil, number, err
+		return nil, nil, number, "", err
 	}
 	if err := l.send(message{Op: opRank, Rank: number}); err != nil {
-		return nil, nil, number, err
+		return nil, nil, number, "", err
 	}
 	m, err := l.receive()
 	if err != nil {
-		return nil, nil, number, err
+		return nil, nil, number, "", err
 	}
 	if m.Op != opSpec || m.Spec == nil {
-		return nil, nil, number, fmt.Errorf("the job is being stopped")
+		return nil, nil, number, "", fmt.Errorf("the job is being stopped")
 	}
 	log, err := openLog(m.Spec.Log)
 	if err != nil {
-		return nil, nil, number, err
+		return nil, nil, number, "", err
 	}
 	defer log.Close()
 	cmd = exec.CommandContext(ctx, Shell(), "-c", m.Spec.Command)
@@ -155,5 +155,5 @@ func startRank(ctx context.Context) (l *link, cmd *exec.Cmd, number int, err err
 		return slices.Contains(m.Spec.Drop, name)
 	})
 	cmd.Env = append(cmd.Env, m.Spec.Env...)
-	return l, cmd, number, cmd.Start()
+	return l, cmd, number, m.Spec.Log, cmd.Start()
 }

@@ -10,12 +10,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
-	"io"
+	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +23,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/serve"
+	"github.com/berthml/berth/internal/serve/collect"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -37,57 +37,55 @@ type Options struct {
 	Token func(token, endpoint string, now time.Time) error
 	// User checks the token of a user.
 	User func(r *http.Request) (auth.Principal, error)
+	// Reach connects to replicas that are not on this machine.
+	Reach serve.Reach
 	// Secret is what the replica that is this job asks of everybody who calls it.
 	Secret func(job string) string
+	// Collect takes a sample of a request, for deployments that ask for it. Nil takes none.
+	Collect func(collect.Sample)
 	// Demand says that requests wait for a deployment, or come to one that follows the load.
 	Demand func(workspace, endpoint, deployment string)
+	// Zone is where endpoints have host names.
+	Zone serve.Zone
 }
 
-// Gateway is an http.Handler for everything below berth.EndpointRoot.
+// Gateway is an http.Handler for everything below berth.EndpointRoot, and at the host names of
+// endpoints.
 type Gateway struct {
 	o       Options
-	proxy   *httputil.ReverseProxy
-	client  http.RoundTripper
+	http2   http.RoundTripper // for gRPC
 	loading sync.Mutex
 
 	mu    sync.Mutex
 	table route
 
 	seen atomic.Int64 // revision of the last event that the table knows of
+
+	stopping atomic.Bool
+	inside   atomic.Int64 // requests under way
+	last     atomic.Int64 // when the last one came or ended, in nanoseconds
 }
 
 // New returns a Gateway whose table is empty until Run.
 func New(o Options) *Gateway {
-	g := &Gateway{o: o, table: route{endpoints: map[key]*endpoint{}, pools: map[[3]string]*pool{}}}
-	g.client = &http.Transport{
-		DialContext: g.dial, MaxIdleConnsPerHost: 64, DisableCompression: true,
-		// Shorter than the worker's, so that it is this end which closes.
-		// Workers rest when there are no connections.
-		IdleConnTimeout: 4 * time.Second, MaxResponseHeaderBytes: 64 << 10, ReadBufferSize: 16 << 10, WriteBufferSize: 16 << 10,
-	}
-	g.proxy = &httputil.ReverseProxy{
-		Rewrite: g.rewrite, Transport: forwarder{g}, FlushInterval: -1, ModifyResponse: g.finish, ErrorHandler: g.failed,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), BufferPool: &buffers{},
-	}
+	g := &Gateway{o: o, table: route{endpoints: map[key]*endpoint{}, pools: map[[3]string]*pool{}, marks: map[string]string{}}}
+	g.http2 = g.newHTTP2()
 	return g
 }
 
-// buffers are the buffers with which bodies are copied.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte {
-	if x, ok := b.pool.Get().(*[]byte); ok {
-		return *x
-	}
-	return make([]byte, 32<<10)
-}
-
-func (b *buffers) Put(x []byte) { b.pool.Put(&x) }
-
-// ServeHTTP answers a request below berth.EndpointRoot.
+// ServeHTTP answers a request for an endpoint.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.last.Store(time.Now().UnixNano())
+	g.inside.Add(1)
+	defer func() {
+		g.last.Store(time.Now().UnixNano())
+		g.inside.Add(-1)
+	}()
 	id := berth.NewGUID()
 	h := w.Header()
+	if g.stopping.Load() {
+		h.Set("Connection", "close")
+	}
 	h.Set("X-Request-Id", id)
 	if client := cleanID(r.Header.Get("X-Ms-Client-Request-Id")); client != "" {
 		r.Header.Set("X-Ms-Client-Request-Id", client)
@@ -95,7 +93,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		r.Header.Del("X-Ms-Client-Request-Id")
 	}
-	k, rest, ok := split(r.URL)
+	if !isToken(r.Method) { // HTTP/2 lets any text through, and the request line for a worker has it
+		refuse(w, http.StatusBadRequest, "BadRequest", "the method of the request is not one of HTTP")
+		return
+	}
+	k, rest, ok := g.find(r)
 	if !ok {
 		refuse(w, http.StatusNotFound, "NotFound", "there is no endpoint at this address: it is "+berth.EndpointRoot+"SUBSCRIPTION/GROUP/WORKSPACE/ENDPOINT/score")
 		return
@@ -122,11 +124,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.follows {
 		d.pool.tell()
 	}
-	x := &exchange{g: g, d: d, path: rest, id: id}
+	x := &exchange{g: g, d: d, w: w, r: r, asked: rest, path: d.pathOf(rest), id: id, upgrade: protocol(r)}
 	defer func() { d.pool.stats.done(time.Now(), x.status, time.Since(begun)) }()
-	if !d.pool.ready() && d.state == berth.DeploymentFailed {
-		x.status = http.StatusServiceUnavailable
-		refuse(w, http.StatusServiceUnavailable, "DeploymentFailed", "deployment "+d.name+" has failed and nothing of it runs: "+firstLine(d.why))
+	if err := d.pool.dead(); err != nil {
+		x.failed(err)
 		return
 	}
 	if d.stopped && !d.pool.ready() {
@@ -134,17 +135,40 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, x.status, "NoReplica", "deployment "+d.name+" is stopped: its instance_count is 0")
 		return
 	}
-	if err := x.buffer(r); err != nil {
+	if err := x.buffer(); err != nil {
 		x.status = http.StatusBadRequest
 		refuse(w, http.StatusBadRequest, "BadRequest", "the body of the request could not be read: "+err.Error())
 		return
 	}
-	x.mirror(e, r)
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
-	defer cancel(nil)
-	x.cancel = cancel
-	h.Del("X-Request-Id") // the answer of the worker is given ours below
-	g.proxy.ServeHTTP(w, r.WithContext(ctx))
+	x.mirror(e)
+	if d.collect != nil && g.o.Collect != nil && x.again {
+		x.kept = &collect.Sample{Chance: rand.Float64(), Time: begun} //nolint:gosec // not a secret
+	}
+	if err := x.run(); err != nil {
+		x.failed(err)
+		return
+	}
+	x.collect(k, e)
+}
+
+// drainTime is how long a connection may be silent before a server that stops closes it: a client
+// that sends its next request meanwhile could not know whether it was carried out.
+const drainTime = 300 * time.Millisecond
+
+// Drain has clients close their connections after the next answer, and returns when no request is
+// under way and none has come for a moment, or when ctx ends.
+func (g *Gateway) Drain(ctx context.Context) {
+	g.stopping.Store(true)
+	for ctx.Err() == nil {
+		silent := time.Since(time.Unix(0, g.last.Load()))
+		if g.inside.Load() == 0 && silent >= drainTime {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(drainTime-silent, 10*time.Millisecond)):
+		}
+	}
 }
 
 // refusal is why a request is not passed on.
@@ -172,7 +196,29 @@ func (g *Gateway) route(k key, r *http.Request) (*endpoint, *deployment, *refusa
 	return e, d, nil
 }
 
-// split is the endpoint that an address names, and the path below it.
+// pathOf is where the replicas of a deployment take what is sent to a path of the endpoint.
+func (d *deployment) pathOf(path string) string {
+	if d.score != "" && path == "/score" {
+		return d.score
+	}
+	return path
+}
+
+// find is the endpoint that a request names by its host or its path, and the path below it.
+func (g *Gateway) find(r *http.Request) (k key, rest string, ok bool) {
+	label, ok := g.o.Zone.Label(r.Host)
+	if !ok {
+		return split(r.URL)
+	}
+	rest = r.URL.EscapedPath()
+	if rest == "" {
+		rest = "/"
+	}
+	name, mark := g.o.Zone.Endpoint(label)
+	return key{g.workspace(r, mark), name}, rest, rest[0] == '/'
+}
+
+// split is the endpoint that a path names, and the path below it.
 func split(u *url.URL) (k key, rest string, ok bool) {
 	path, found := strings.CutPrefix(u.EscapedPath(), berth.EndpointRoot)
 	p := strings.SplitN(path, "/", 5)
@@ -242,69 +288,42 @@ func (e *endpoint) pick(pinned string) (d *deployment, why string) {
 	return nil, "endpoint " + e.name + " has no deployment with traffic: give one a share with `az ml online-endpoint update --traffic`, or name one in the header azureml-model-deployment"
 }
 
-// rewrite makes the request for the worker of the one that came in.
-func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
-	x := p.In.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // set above
-	out := p.Out
-	out.URL.Scheme, out.URL.Host = "http", "worker" // which one is chosen later
-	out.URL.RawPath = x.path
-	out.URL.Path, _ = url.PathUnescape(x.path)
-	p.SetXForwarded()
-	x.outgoing(out.Header)
-}
-
-// outgoing takes out of a request what is not for the model, and what it must not see.
-func (x *exchange) outgoing(h http.Header) {
-	for _, name := range []string{"Authorization", "Cookie", berth.DeploymentHeader, secretHeader, serve.NonceHeader} {
-		h.Del(name)
-	}
-	h.Set("X-Request-Id", x.id)
-}
-
-// finish makes the answer to the client of a worker's.
-func (g *Gateway) finish(resp *http.Response) error {
-	x := resp.Request.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // as above
-	// The answer is from the server's own address: it may not act there as a page of the server.
-	for _, name := range []string{"Set-Cookie", "Clear-Site-Data", "Service-Worker-Allowed", serve.ProofHeader} {
-		resp.Header.Del(name)
-	}
-	resp.Header.Set("Content-Security-Policy", "sandbox")
-	resp.Header.Set("X-Request-Id", x.id)
-	resp.Header.Set(berth.DeploymentHeader, x.d.name)
-	defer func() { x.status = resp.StatusCode }()
-	if resp.StatusCode >= http.StatusBadRequest {
-		resp.Header.Set("Ms-Azureml-Model-Error-Statuscode", strconv.Itoa(resp.StatusCode))
-		resp.Header.Set("Ms-Azureml-Model-Error-Reason", "model_error")
-		resp.StatusCode = http.StatusFailedDependency
-	}
-	return nil
-}
-
 // failed answers where no worker did.
-func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
-	x := r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // as above
-	w.Header().Set("X-Request-Id", x.id)
-	w.Header().Set(berth.DeploymentHeader, x.d.name)
-	refuse := func(w http.ResponseWriter, status int, code, message string) {
-		x.status = status
-		refuse(w, status, code, message)
+func (x *exchange) failed(err error) {
+	if errors.Is(err, errBroken) {
+		panic(http.ErrAbortHandler) // an orderly end would make what was sent look whole
 	}
-	switch cause := context.Cause(r.Context()); {
-	case cause == errTimeout:
-		refuse(w, http.StatusRequestTimeout, "Timeout", "deployment "+x.d.name+" gave no answer within "+x.d.timeout.String()+" (request_timeout_ms)")
+	h := x.w.Header()
+	h.Set("X-Request-Id", x.id)
+	h.Set(berth.DeploymentHeader, x.d.name)
+	refuse := func(status int, code, message string) {
+		x.status = status
+		refuse(x.w, status, code, message)
+	}
+	dead := new(failure)
+	switch {
+	case errors.As(err, &dead):
+		refuse(http.StatusServiceUnavailable, "DeploymentFailed", "deployment "+x.d.name+" has failed and nothing of it runs: "+firstLine(dead.why))
+	case errors.Is(err, errTimeout):
+		refuse(http.StatusRequestTimeout, "Timeout", "deployment "+x.d.name+" gave no answer within "+x.d.timeout.String()+" (request_timeout_ms)")
 	case err == errFull || err == errSlow:
-		w.Header().Set("Retry-After", "1")
-		if !x.d.pool.ready() {
-			refuse(w, http.StatusServiceUnavailable, "NoReplica", "deployment "+x.d.name+" has no replica that is ready; it is "+x.d.state)
+		h.Set("Retry-After", "1")
+		if !x.d.pool.reachable() {
+			refuse(http.StatusServiceUnavailable, "NoReplica", "deployment "+x.d.name+" has no replica that is ready; it is "+x.d.state)
 			return
 		}
-		refuse(w, http.StatusTooManyRequests, "TooManyRequests", err.Error())
-	case r.Context().Err() != nil: // nobody is there to read it
+		refuse(http.StatusTooManyRequests, "TooManyRequests", err.Error())
+	case x.r.Context().Err() != nil && !isSilent(err): // nobody is there to read it
 		x.status = statusClosed
-		w.WriteHeader(statusClosed)
+		x.w.WriteHeader(statusClosed)
+	case errors.Is(err, errBody):
+		h.Set("Connection", "close")
+		refuse(http.StatusBadRequest, "BadRequest", err.Error())
+	case errors.Is(err, errNoHTTP2):
+		refuse(http.StatusNotImplemented, "NotSupported", "deployment "+x.d.name+" does not speak gRPC: only servers of your own do (berth.command)")
 	default:
-		g.o.Log.Warn("request failed in a replica", "deployment", x.d.name, "request", x.id, "err", err)
-		refuse(w, http.StatusBadGateway, "ReplicaLost", "the replica of deployment "+x.d.name+" ended while it worked on the request; whether it was carried out is not known")
+		x.g.o.Log.Warn("request failed in a replica", "deployment", x.d.name, "request", x.id, "err", err)
+		refuse(http.StatusBadGateway, "ReplicaLost", "the replica of deployment "+x.d.name+" ended while it worked on the request; whether it was carried out is not known")
 	}
 }
 
@@ -336,9 +355,4 @@ func clip(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
-}
-
-// discard reads a body, so that its connection can be used again.
-func discard(b io.Reader) {
-	io.CopyN(io.Discard, b, 1<<20) //nolint:errcheck // nobody wants it
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"slices"
@@ -15,10 +16,14 @@ import (
 type slot struct {
 	address string
 	job     string // of its replica
+	secret  string // which it asks for
 	pure    bool
 	busy    bool
 	gone    bool // its replica gets no more requests
+	down    bool // it could not be reached when it was last called
 	index   int  // among the workers of its replica, of which several may have one address
+
+	keeping
 }
 
 func (s *slot) key() string { return s.job + " " + s.address + " " + strconv.Itoa(s.index) }
@@ -31,7 +36,8 @@ type pool struct {
 	next    int        // where to look for a free one first
 	waiting *list.List // of chan *slot, the first to come first
 
-	stats stats
+	secret func(job string) string
+	stats  stats
 
 	// What autoscaling reads: how long workers were at work and requests waited, all together, up
 	// to summed.
@@ -39,6 +45,8 @@ type pool struct {
 	busySum time.Duration
 	waitSum time.Duration
 	summed  time.Time
+
+	failure *failure // of the deployment, where none of its replicas are left
 
 	demand func()    // says that requests wait, or come
 	asked  time.Time // when it was last called for one that waits
@@ -85,7 +93,9 @@ func (p *pool) say(last *time.Time, every time.Duration) {
 // maxWaiting is how many requests may wait for a deployment at once.
 const maxWaiting = 100
 
-func newPool() *pool { return &pool{waiting: list.New()} }
+func newPool(secret func(job string) string) *pool {
+	return &pool{waiting: list.New(), secret: secret}
+}
 
 // update makes the pool that of the replicas that are ready. Workers that stay keep their request.
 func (p *pool) update(replicas []berth.Replica) {
@@ -105,6 +115,7 @@ func (p *pool) update(replicas []berth.Replica) {
 			s := had[fresh.key()]
 			if s == nil {
 				s = fresh
+				s.secret = p.secret(r.Job)
 			}
 			delete(had, s.key())
 			s.gone = false
@@ -115,6 +126,8 @@ func (p *pool) update(replicas []berth.Replica) {
 		s.gone = true
 		if s.busy {
 			p.slots = append(p.slots, s) // until its request is answered
+		} else {
+			s.drop()
 		}
 	}
 	for p.waiting.Len() > 0 {
@@ -124,6 +137,38 @@ func (p *pool) update(replicas []berth.Replica) {
 		}
 		p.hand(s)
 	}
+}
+
+// failure is of a deployment that has failed.
+type failure struct{ why string }
+
+func (f *failure) Error() string { return "the deployment has failed: " + f.why }
+
+// settle notes whether the deployment has failed. Where it has no worker then, requests that wait
+// for one wait in vain.
+func (p *pool) settle(failed bool, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = nil
+	if !failed || slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.gone }) {
+		return
+	}
+	p.failure = &failure{why}
+	p.sum(time.Now())
+	for e := p.waiting.Front(); e != nil; e = p.waiting.Front() {
+		p.waiting.Remove(e)
+		e.Value.(chan *slot) <- nil //nolint:forcetypeassert // nothing else is in the list
+	}
+}
+
+// dead is not nil where no request can be answered before the deployment is changed.
+func (p *pool) dead() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure == nil {
+		return nil
+	}
+	return p.failure
 }
 
 // free is a worker without a request, the least recently looked at first; nil if there is none.
@@ -155,8 +200,9 @@ var (
 	errSlow = berth.Errorf(berth.Limit, "no replica of the deployment became free in time: try again later, or raise instance_count")
 )
 
-// take waits for a worker, in order and for at most wait.
-func (p *pool) take(ctx context.Context, wait time.Duration, not []string) (*slot, error) {
+// take waits for a worker, in order and for at most wait; or, where no worker can be reached, until
+// one can, for at most most.
+func (p *pool) take(ctx context.Context, wait, most time.Duration, not []string) (*slot, error) {
 	p.mu.Lock()
 	if p.waiting.Len() == 0 {
 		if s := p.free(not); s != nil {
@@ -167,6 +213,10 @@ func (p *pool) take(ctx context.Context, wait time.Duration, not []string) (*slo
 			return s, nil
 		}
 	}
+	if p.failure != nil {
+		defer p.mu.Unlock()
+		return nil, p.failure
+	}
 	if p.waiting.Len() >= maxWaiting {
 		p.mu.Unlock()
 		return nil, errFull
@@ -176,26 +226,52 @@ func (p *pool) take(ctx context.Context, wait time.Duration, not []string) (*slo
 	e := p.waiting.PushBack(turn)
 	p.mu.Unlock()
 	p.ask()
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	err := error(errSlow)
-	select {
-	case s := <-turn:
+	s, err := p.wait(ctx, turn, wait, most)
+	if s != nil {
 		return s, nil
-	case <-over.C:
-	case <-ctx.Done():
-		err = ctx.Err()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
 	case s := <-turn: // it came at the last moment
+		if s == nil {
+			return nil, err
+		}
+		if ctx.Err() == nil {
+			return s, nil
+		}
 		p.giveLocked(s)
 	default:
 		p.sum(time.Now())
 		p.waiting.Remove(e)
 	}
 	return nil, err
+}
+
+// lookEvery is how often a request that waits for a replica to start looks whether there is one.
+const lookEvery = time.Second
+
+// wait waits for a turn.
+func (p *pool) wait(ctx context.Context, turn <-chan *slot, wait, most time.Duration) (*slot, error) {
+	begun := time.Now()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for {
+		select {
+		case s := <-turn:
+			if s == nil {
+				return nil, cmp.Or(p.dead(), error(errSlow)) // it may have been changed since
+			}
+			return s, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over.C:
+			if p.reachable() || time.Since(begun) >= most {
+				return nil, errSlow
+			}
+			over.Reset(lookEvery)
+		}
+	}
 }
 
 // give returns a worker.
@@ -211,6 +287,7 @@ func (p *pool) giveLocked(s *slot) {
 	p.atWork--
 	switch {
 	case s.gone:
+		s.drop()
 		p.slots = slices.DeleteFunc(p.slots, func(x *slot) bool { return x == s })
 	case p.waiting.Len() > 0:
 		p.hand(s)
@@ -229,6 +306,20 @@ func (p *pool) ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.gone })
+}
+
+// reachable says whether there is any worker that answered when it was last called.
+func (p *pool) reachable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.gone && !s.down })
+}
+
+// setDown notes whether a worker could be reached.
+func (p *pool) setDown(s *slot, down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.down = down
 }
 
 // empty says whether it has no workers any more, and nobody waits.

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berthml/berth"
@@ -15,7 +17,7 @@ func ready(job string, addresses ...string) berth.Replica {
 
 func (p *pool) mustTake(t *testing.T) *slot {
 	t.Helper()
-	s, err := p.take(t.Context(), time.Minute, nil)
+	s, err := p.take(t.Context(), time.Minute, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +27,7 @@ func (p *pool) mustTake(t *testing.T) *slot {
 // TestPoolOneRequestEach: no worker has two requests, and who waits gets the next that is free in
 // the order in which they came.
 func TestPoolOneRequestEach(t *testing.T) {
-	p := newPool()
+	p := newPool(noSecret)
 	p.update([]berth.Replica{ready("a", "1", "2")})
 	first, second := p.mustTake(t), p.mustTake(t)
 	if first == second {
@@ -34,7 +36,7 @@ func TestPoolOneRequestEach(t *testing.T) {
 	turn := make(chan int)
 	for i := range 2 {
 		go func() {
-			s, err := p.take(t.Context(), time.Minute, nil)
+			s, err := p.take(t.Context(), time.Minute, 0, nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -64,7 +66,7 @@ func TestPoolOneRequestEach(t *testing.T) {
 // TestPoolDrain: a replica that is drained gets no more requests, and is busy until its last one is
 // answered.
 func TestPoolDrain(t *testing.T) {
-	p := newPool()
+	p := newPool(noSecret)
 	p.update([]berth.Replica{ready("a", "1")})
 	s := p.mustTake(t)
 	p.update([]berth.Replica{ready("b", "2")})
@@ -81,15 +83,15 @@ func TestPoolDrain(t *testing.T) {
 }
 
 func TestPoolLimits(t *testing.T) {
-	p := newPool()
-	if _, err := p.take(t.Context(), time.Nanosecond, nil); err != errSlow {
+	p := newPool(noSecret)
+	if _, err := p.take(t.Context(), time.Nanosecond, 0, nil); err != errSlow {
 		t.Errorf("with nothing ready: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
 	for range maxWaiting {
-		all.Go(func() { _, _ = p.take(ctx, time.Hour, nil) })
+		all.Go(func() { _, _ = p.take(ctx, time.Hour, 0, nil) })
 	}
 	for {
 		p.mu.Lock()
@@ -100,7 +102,7 @@ func TestPoolLimits(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := p.take(t.Context(), time.Hour, nil); err != errFull {
+	if _, err := p.take(t.Context(), time.Hour, 0, nil); err != errFull {
 		t.Errorf("with a full queue: %v", err)
 	}
 	cancel()
@@ -112,7 +114,7 @@ func TestPoolLimits(t *testing.T) {
 
 // TestPoolTells: requests that come are told of, not each of them, and one that waits is always.
 func TestPoolTells(t *testing.T) {
-	p, calls := newPool(), 0
+	p, calls := newPool(noSecret), 0
 	p.demand = func() { calls++ }
 	p.tell()
 	p.told = p.told.Add(time.Minute) // so that no time passes
@@ -126,4 +128,65 @@ func TestPoolTells(t *testing.T) {
 	if p.tell(); calls != 3 {
 		t.Error("nobody hears of later requests")
 	}
+}
+
+// TestPoolOfFailed: requests that wait for a deployment which then fails are told why, and so are
+// those that come later; once it is changed they wait again.
+func TestPoolOfFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(noSecret)
+		told := make(chan error, 3)
+		for range cap(told) {
+			go func() {
+				_, err := p.take(t.Context(), time.Hour, time.Hour, nil)
+				told <- err
+			}()
+		}
+		synctest.Wait()
+		p.settle(true, "no weights")
+		for range cap(told) {
+			if err := <-told; err == nil || !strings.Contains(err.Error(), "no weights") {
+				t.Errorf("one that waited: %v", err)
+			}
+		}
+		if _, err := p.take(t.Context(), time.Hour, time.Hour, nil); err == nil || p.dead() == nil {
+			t.Errorf("one that came later: %v", err)
+		}
+		p.update([]berth.Replica{ready("old", "127.0.0.1:1")})
+		if p.settle(true, "no weights"); p.dead() != nil {
+			t.Error("what still serves is not dead")
+		}
+		p.give(p.mustTake(t))
+		p.update(nil)
+		if p.settle(false, ""); p.dead() != nil {
+			t.Error("a changed deployment is still dead")
+		}
+	})
+}
+
+func noSecret(string) string { return "" }
+
+// TestPoolWaitsForReplacement: a request waits longer than it would for a worker where none can be
+// reached, since another is being started.
+func TestPoolWaitsForReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(noSecret)
+		p.update([]berth.Replica{ready("a", "1")})
+		s := p.mustTake(t)
+		if _, err := p.take(t.Context(), time.Second, time.Minute, nil); err != errSlow {
+			t.Errorf("behind one that works: %v", err)
+		}
+		p.setDown(s, true)
+		begun := time.Now()
+		if _, err := p.take(t.Context(), time.Second, time.Minute, nil); err != errSlow || time.Since(begun) < time.Minute {
+			t.Errorf("behind one that is gone: %v after %v", err, time.Since(begun))
+		}
+		go func() {
+			time.Sleep(30 * time.Second)
+			p.update([]berth.Replica{ready("b", "2")})
+		}()
+		if s, err := p.take(t.Context(), time.Second, time.Minute, nil); err != nil || s.job != "b" {
+			t.Errorf("after another has started: %v %v", s, err)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -60,7 +61,7 @@ func (s *stats) done(now time.Time, status int, took time.Duration) {
 	if s.statuses == nil {
 		s.statuses = map[int]int64{}
 	}
-	s.statuses[status]++
+	s.statuses[knownStatus(status)]++
 	s.requests++
 	if status >= 400 {
 		s.errors++
@@ -71,6 +72,22 @@ func (s *stats) done(now time.Time, status int, took time.Duration) {
 	w.counts[bucketOf(took)]++
 	w.all++
 	w.worst = max(w.worst, took)
+}
+
+// knownStatus is a status, or the class of one that a server of a user's own made up: there are not
+// to be as many counters as there are numbers.
+func knownStatus(status int) int {
+	if http.StatusText(status) == "" && status != statusClosed {
+		return status / 100
+	}
+	return status
+}
+
+func statusLabel(status int) string {
+	if status < 10 {
+		return strconv.Itoa(status) + "xx"
+	}
+	return strconv.Itoa(status)
 }
 
 // turn begins a window where the one that passes is over.
@@ -92,7 +109,7 @@ func (s *stats) read(now time.Time) berth.ServingStats {
 		Requests: s.requests, Errors: s.errors, Statuses: map[string]int64{}, Last: s.last,
 	}
 	for code, n := range s.statuses {
-		out.Statuses[strconv.Itoa(code)] = n
+		out.Statuses[statusLabel(code)] = n
 	}
 	var sum window
 	for i := range s.windows {

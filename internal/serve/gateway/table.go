@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/store"
 )
@@ -40,11 +42,14 @@ type deployment struct {
 	name      string
 	timeout   time.Duration
 	queueWait time.Duration
-	state     string // of the deployment, and why
-	why       string
+	state     string        // of the deployment
 	follows   bool          // its replicas follow the load, from none where there are none
 	stopped   bool          // it is to have no replicas
+	pure      bool          // a request that a worker may have begun can be sent to another
 	patience  time.Duration // how long a worker that rested may take to start; 0 where none rests
+	score     string        // path that requests for /score are sent to; empty is that
+	collect   *serve.Collecting
+	maker     string // who made it
 	pool      *pool
 }
 
@@ -52,6 +57,7 @@ type deployment struct {
 type route struct {
 	endpoints map[key]*endpoint
 	pools     map[[3]string]*pool // workspace, endpoint, deployment; they outlive changes
+	marks     map[string]string   // workspaces that have or had endpoints, by serve.Mark
 }
 
 // Run keeps the table until ctx ends.
@@ -129,6 +135,33 @@ func (g *Gateway) loadAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// workspace is the key of the workspace that a mark stands for; "" where there is none. Only where
+// the table may not know of the newest ones is the store asked, for somebody with a credential.
+func (g *Gateway) workspace(r *http.Request, mark string) string {
+	if mark == "" {
+		return g.o.Zone.Home.Key()
+	}
+	g.mu.Lock()
+	found := g.table.marks[mark]
+	g.mu.Unlock()
+	if found != "" || auth.Bearer(r.Header.Get("Authorization")) == "" || !g.behind() {
+		return found
+	}
+	err := g.o.DB.View(r.Context(), func(tx *store.Tx) error {
+		all, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
+		for _, w := range all {
+			if serve.Mark(w.Name) == mark {
+				found = w.Name
+			}
+		}
+		return err
+	})
+	if err != nil {
+		g.o.Log.Error("workspaces not read", "err", err)
+	}
+	return found
 }
 
 // load reads one endpoint into the table; one that is gone leaves it.
@@ -209,13 +242,14 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 		id := [3]string{k.workspace, k.name, name}
 		p := g.table.pools[id]
 		if p == nil {
-			p = newPool()
+			p = newPool(g.o.Secret)
 			p.demand = func() { g.o.Demand(k.workspace, k.name, name) }
 			g.table.pools[id] = p
 		}
-		x := &deployment{name: d.Version, pool: p, timeout: 5 * time.Second}
+		x := &deployment{name: d.Version, maker: d.CreatedBy, pool: p, timeout: 5 * time.Second}
 		if spec, err := serve.ParseSpec(d.Body); err == nil {
-			x.timeout, x.queueWait = spec.Timeout, spec.QueueWait
+			x.timeout, x.queueWait, x.pure = spec.Timeout, spec.QueueWait, spec.Idempotent
+			x.collect = spec.Collecting
 			if spec.Scale.Fork > 0 {
 				x.patience = spec.Startup
 			}
@@ -225,8 +259,12 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 		if err != nil {
 			g.o.Log.Error("deployment not read", "endpoint", d.Name, "deployment", d.Version, "err", err)
 		}
-		x.state, x.why = st.State, st.Error
+		x.state = st.State
+		if st.Good != nil {
+			x.score = st.Good.Score
+		}
 		p.update(st.Replicas)
+		p.settle(st.State == berth.DeploymentFailed, st.Error)
 		if e != nil {
 			e.deployments[name] = x
 		}
@@ -248,6 +286,7 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 		return
 	}
 	g.table.endpoints[k] = e
+	g.table.marks[serve.Mark(k.workspace)] = k.workspace
 }
 
 // goneMark is in the names of pools whose deployments were deleted.

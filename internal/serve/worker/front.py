@@ -1,5 +1,22 @@
 
 
+PORT_TAKEN = (
+    "port %d was in use on this machine when the server started, by another replica or version of it or by another program. A server that listens at"
+    " this port only can run once on a machine: set instance_count to 0 before the change, have berth.command pass $PORT to the server, or use another machine"
+)
+
+
+def taken(port):
+    """Whether somebody listens on a port."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that ended do not count
+        try:
+            s.bind(("", port))
+        except OSError as e:
+            return e.errno == errno.EADDRINUSE
+    return False
+
+
 class Front:
     """Stands before a server of the user's own: proves to the gateway that it is the one of the replica,
     lets nobody else in, and passes bytes on, whatever the protocol."""
@@ -13,6 +30,10 @@ class Front:
         with socket.socket() as s:
             s.bind(("127.0.0.1", int(os.environ.get("BERTH_COMMAND_PORT") or 0)))
             self.port = s.getsockname()[1]
+        self.fixed = int(os.environ.get("BERTH_IMAGE_PORT") or 0)  # where it may listen instead
+        at = os.environ.get("BERTH_TASK_DIR")
+        folder = tempfile.mkdtemp(prefix="s-", dir=at if at and len(at) < 80 and os.access(at, os.W_OK) else None)  # only we can open it
+        self.socket = os.path.join(folder, "s")
         self.command, self.ready = command, False
 
     def run(self):
@@ -20,28 +41,73 @@ class Front:
         print("berth-worker: ports", *[self.listener.getsockname()[1]] * count, flush=True)
         begun = time.perf_counter()
         env = {k: v for k, v in os.environ.items() if not k.startswith("BERTH_")}
-        self.process = subprocess.Popen(["sh", "-c", self.command], env=dict(env, PORT=str(self.port)), preexec_fn=lambda: die_with_parent(signal.SIGTERM))
+        held = self.fixed and taken(self.fixed)
+        adopt_orphans()
+        self.process = subprocess.Popen(["sh", "-c", self.command], env=dict(env, PORT=str(self.port), SOCKET=self.socket), preexec_fn=lambda: die_with_parent(signal.SIGTERM))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.process.terminate())
         threading.Thread(target=self.accept, daemon=True).start()
         threading.Thread(target=self.watch, args=(begun,), daemon=True).start()
         code = self.process.wait()
         log.error("the command ended with %d", code)
+        if held and not self.ready:
+            log.error(PORT_TAKEN, self.fixed)
         return code if code > 0 else 1
 
     def watch(self, begun):
         while not self.ready:
-            self.ready = self.answers()
+            if self.fixed and self.fixed != self.port and listens(self.fixed, False):
+                self.port = self.fixed
+            if self.answers(self.route, 2):
+                if not os.path.exists(self.socket) and not listens(self.port):
+                    log.error("port %d is another program's, not the command's: have the command listen on $PORT or $SOCKET", self.port)
+                    self.process.terminate()
+                    return
+                self.ready = True
             time.sleep(0.05)
         start = {"how": "cold", "import": 0, "init": round((time.perf_counter() - begun) * 1000, 3)}
         print("berth-worker: start", json.dumps(start), flush=True)
+        self.look_after()
 
-    def answers(self):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+    def look_after(self):
+        """Ends the command where its liveness route is not answered for so many times in a row."""
+        route, most, missed = os.environ.get("BERTH_LIVE"), int(os.environ.get("BERTH_LIVE_FAILURES") or 30), 0
+        period, timeout = seconds("BERTH_LIVE_PERIOD") or 10, seconds("BERTH_LIVE_TIMEOUT") or 2
+        while route:
+            time.sleep(period)
+            missed = 0 if self.answers(route, timeout) else missed + 1
+            if missed >= most:
+                log.error("the liveness route %s was not answered %d times in a row; ending the command", route, missed)
+                self.process.terminate()
+                try:
+                    self.process.wait(10)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                return
+
+    def dial(self, timeout):
+        """A connection to the command: to its socket where it has made one, which nobody else can open, or
+        to its port."""
+        if os.path.exists(self.socket):
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(timeout)
+            try:
+                s.connect(self.socket)
+            except OSError:
+                s.close()
+                raise
+            return s
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+
+    def answers(self, route, timeout):
+        c = http.client.HTTPConnection("localhost")
         try:
-            c.request("GET", self.route)
+            c.sock = self.dial(timeout)
+            c.request("GET", route)
             status = c.getresponse().status
-            return status < 400 or status < 500 and self.route == "/"  # a server need not have a page there
+            return status < 400 or status < 500 and route == "/"  # a server need not have a page there
         except (OSError, http.client.HTTPException):
             return False
         finally:
@@ -75,9 +141,12 @@ class Front:
                     if not hmac.compare_digest(given, self.secret.encode()):
                         sock.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                         return
-                    kept = [line for line in lines if not line.lower().startswith("x-berth-replica:")]
+                    if headers.get("x-berth-tunnel") and not server:
+                        self.tunnel(sock, buffer)
+                        return
+                    kept = [line for line in lines if not line.lower().startswith("x-berth-")]
                     if not server:
-                        server = stack.enter_context(Relay(sock, buffer, self.port))
+                        server = stack.enter_context(Relay(sock, buffer, self.dial(10)))
                     if not server.request("\r\n".join(kept).encode("latin-1") + b"\r\n\r\n", headers):
                         return
         except (OSError, ValueError):  # the connection is gone, or what came is not HTTP
@@ -95,6 +164,18 @@ class Front:
         del buffer[: end + 4]
         return head
 
+    def tunnel(self, sock, buffer):
+        """Passes bytes on in both directions: HTTP/2, of which each connection has many requests."""
+        with self.dial(10) as up:
+            for s in (sock, up):
+                s.settimeout(None)
+            sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+            up.sendall(buffer)
+            back = threading.Thread(target=pass_on, args=(up, sock), daemon=True)
+            back.start()
+            pass_on(sock, up)
+            back.join()
+
     def prove(self, sock, nonce):
         proof = hmac.new(self.secret.encode(), nonce.encode("latin-1"), "sha256").hexdigest()
         status = "200 OK" if self.ready else "503 Service Unavailable"
@@ -105,10 +186,8 @@ class Relay:
     """A connection of the gateway, and the one to the user's server that goes with it. Requests are told
     apart, so that none shows the replica's secret; answers pass as they are."""
 
-    def __init__(self, sock, buffer, port):
-        self.sock, self.buffer = sock, buffer
-        self.up = socket.create_connection(("127.0.0.1", port), timeout=10)
-        self.up.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, sock, buffer, up):
+        self.sock, self.buffer, self.up = sock, buffer, up
         for s in (self.sock, self.up):
             s.settimeout(None)
         self.upgrade = None  # the beginning of the answer to a request for another protocol
@@ -196,6 +275,49 @@ class Relay:
             self.switched = self.upgrade[8:12] == b" 101"
             self.upgrade = None
             self.answered.set()
+
+
+def adopt_orphans():
+    """Has processes whose parents ended become children of this one, so that they are known."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def children(pid):
+    """All processes below one."""
+    out = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as f:
+                for child in f.read().split():
+                    out += [child] + children(child)
+    except OSError:
+        pass
+    return out
+
+
+def listens(port, unknown=True):
+    """Whether it is a child of this process that listens on a port; unknown where that cannot be known."""
+    sockets = set()
+    try:
+        for name in ("tcp", "tcp6"):
+            with open("/proc/net/" + name) as f:
+                rows = [line.split() for line in f.readlines()[1:]]
+            sockets |= {f"socket:[{r[9]}]" for r in rows if r[3] == "0A" and int(r[1].rpartition(":")[2], 16) == port}
+        found = bool(sockets)
+        for pid in children(os.getpid()):
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                try:
+                    sockets.discard(os.readlink(f"/proc/{pid}/fd/{fd}"))
+                except FileNotFoundError:
+                    pass
+    except (OSError, ValueError, IndexError):
+        return unknown
+    return not sockets and (found or unknown)
 
 
 def pass_on(source, to, look=None):

@@ -62,11 +62,6 @@ def shared(count):
 def work(listener, note, how):
     """The life of a worker; its exit code."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def alarm(*_):
-        raise ScoringTimeout
-
-    signal.signal(signal.SIGALRM, alarm)
     try:
         begun = time.perf_counter()
         script = os.environ.get("AZUREML_ENTRY_SCRIPT")
@@ -131,14 +126,29 @@ def preload():
         found = ["mlflow.pyfunc"] + flavor_modules(os.environ.get("AZUREML_MODEL_DIR") or ".")
     for name in found + ["flask", "inference_schema.schema_util", "ctypes"]:  # the last three are the worker's own
         if name.partition(".")[0] in ("azureml", "azureml_inference_server_http"):
-            continue  # what takes their place is made in the workers
+            continue  # of which some modules are ours
         try:
             importlib.import_module(name)
         except BaseException:
             log.info("module %s is not imported beforehand", name)
+    warm_up(os.path.dirname(path) if script else "")
     gc.collect()
     gc.freeze()
     log.info("the fork server imported %d modules in %.3f s", len(found), time.perf_counter() - begun)
+
+
+def warm_up(own):
+    """Does what every worker would do before its first answer, without any code of the user's. The folder
+    of the script may have modules of the same names as ours."""
+    if own and not any(name.startswith("azureml") for name in os.listdir(own)):
+        offer_decorators()
+    # Libraries look for plugins when they are first used; what is installed is then known.
+    with contextlib.suppress(Exception):
+        sys.modules["importlib.metadata"].entry_points()
+    # scikit-learn 1.9 has narwhals do so at the first prediction. It keeps what it found, and has no
+    # function for this that is public (2.28, November 2026).
+    with contextlib.suppress(Exception):
+        sys.modules["narwhals.plugins"]._discover_entrypoints()
 
 
 def flavor_modules(root):
@@ -154,6 +164,43 @@ def flavor_modules(root):
                         out.append(value.strip().rpartition(".")[2])
             break
     return out
+
+
+def memory_group():
+    """The folder of the control group that limits the memory of this process, and its version."""
+    try:
+        with open("/proc/self/cgroup") as f:
+            groups = [line.strip().split(":", 2) for line in f]
+    except OSError:
+        return "", 2
+    for _, controllers, path in groups:
+        if "memory" in controllers.split(","):
+            return "/sys/fs/cgroup/memory" + path, 1
+    for _, controllers, path in groups:
+        if not controllers:
+            return "/sys/fs/cgroup" + path, 2
+    return "", 2
+
+
+def out_of_memory():
+    """How many processes of our control group the kernel has ended for want of memory."""
+    at, version = memory_group()
+    try:
+        with open(os.path.join(at, "memory.oom_control" if version == 1 else "memory.events")) as f:
+            return sum(int(line.split()[1]) for line in f if line.startswith("oom_kill "))
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def limit_of_memory():
+    """The limit, for people; empty where there is none."""
+    at, version = memory_group()
+    try:
+        with open(os.path.join(at, "memory.limit_in_bytes" if version == 1 else "memory.max")) as f:
+            limit = int(f.read())
+        return f" (its limit is {limit >> 20} MiB)" if limit < 1 << 60 else ""
+    except (OSError, ValueError):
+        return ""
 
 
 class Master:
@@ -175,6 +222,7 @@ class Master:
         self.forks = self.retire > 0
         self.limit = float(os.environ.get("SCORING_TIMEOUT_MS") or 0) / 1000
         self.killed = set()
+        self.ooms = out_of_memory()
         self.stopping, self.failed = False, 0
 
     def start(self, i, how="cold"):
@@ -272,6 +320,12 @@ class Master:
             self.ended(i, pid, os.waitstatus_to_exitcode(status))
 
     def ended(self, i, pid, code):
+        memory = code == -signal.SIGKILL and pid not in self.killed and self.short_of_memory()
+        if memory and not self.stopping:
+            log.error("the kernel ended worker %d for want of memory%s", pid, limit_of_memory())
+            if not self.notes[i].read().ready:  # the next one would end in the same way
+                log.error("the deployment cannot be served: init needs more memory than there is")
+                code = BOOT_FAILED
         if code == BOOT_FAILED and not self.stopping:
             self.failed = BOOT_FAILED
             self.stop()
@@ -287,6 +341,11 @@ class Master:
             time.sleep(0.5)  # one that dies at once is not started as fast as it can
         if not self.stopping:
             self.start(i, "fork" if self.forks else "cold")
+
+    def short_of_memory(self):
+        """Whether the kernel has ended a process for want of memory since this was last asked."""
+        before, self.ooms = self.ooms, out_of_memory()
+        return self.ooms > before
 
     def watch(self, i):
         """Has the master see the next connection to a worker that rests."""
@@ -345,6 +404,27 @@ class Master:
         return wait
 
 
+class Lenient(io.RawIOBase):
+    """Standard output, without errors where the disk of the log is full: a script that prints goes on."""
+
+    def __init__(self, fd):
+        self.fd = fd
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.fd
+
+    def write(self, data):
+        try:
+            return os.write(self.fd, data)
+        except OSError as e:
+            if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return len(data)
+
+
 HANG = 5  # seconds that a request may take longer than it may, before its worker is ended
 FIRST = 30  # seconds that a fork may take until it is ready
 BOOT = 'import os; berth_source = os.environ.pop("BERTH_WORKER"); exec(compile(berth_source, "berth_worker.py", "exec"))'
@@ -374,8 +454,16 @@ def main():
         note = Note(mmap.mmap(int(os.environ.pop("BERTH_NOTES")), 0), int(os.environ.pop("BERTH_INDEX")))
         sys.exit(work(listener, note, "cold"))
     place_model()
+    if os.environ.pop("BERTH_IMAGE_PROGRAM", "") and not os.environ.get("BERTH_COMMAND"):
+        log.error("the image's own program can be started only where Docker or Podman runs the image; name the program in the property berth.command")
+        sys.exit(BOOT_FAILED)
     if os.environ.get("BERTH_COMMAND"):
-        sys.exit(Front(os.environ.pop("BERTH_COMMAND")).run())
+        try:
+            front = Front(os.environ.pop("BERTH_COMMAND"))
+        except OSError as e:
+            log.error("port %s of the command cannot be had: %s; leave berth.port out and have the command listen on $PORT", os.environ.get("BERTH_COMMAND_PORT"), e)
+            sys.exit(BOOT_FAILED)
+        sys.exit(front.run())
     count = int(os.environ.get("WORKER_COUNT") or 1)
     sys.exit(Master(max(1, count)).run())
 

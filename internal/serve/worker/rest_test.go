@@ -131,3 +131,13 @@ func TestFrozenWorkerEnds(t *testing.T) {
 	}
 	until(t, "the worker is gone", func() bool { s := processState(pid); return s == "" || s == "Z" || syscall.Kill(n, 0) != nil })
 }
+
+// TestContractOfForks: a worker that was forked answers as one that was started does.
+func TestContractOfForks(t *testing.T) {
+	for _, name := range []string{"raw", "headers"} {
+		at, _ := start(t, name+".py", "BERTH_FORK=600")
+		for _, x := range recorded(t, name) {
+			x.check(t, at[0])
+		}
+	}
+}

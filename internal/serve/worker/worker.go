@@ -4,6 +4,11 @@ package worker
 
 import _ "embed"
 
+// Model puts a model where scripts look for it. Workers of batch deployments begin with it too.
+//
+//go:embed model.py
+var Model string
+
 // serving answers requests, front passes them to a server of the user's own, and processes starts,
 // stops and wakes the workers.
 var (
@@ -15,8 +20,8 @@ var (
 	processes string
 )
 
-// Source is the program.
-var Source = serving + front + processes
+// Source returns the program.
+func Source() string { return Model + serving + front + processes }
 
 // SourceVariable is the variable that Source is given in, to a Python that runs Boot.
 const (

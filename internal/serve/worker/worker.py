@@ -7,30 +7,29 @@ it; a worker answers one request at a time. The first line of its output names t
 import ast
 import codecs
 import contextlib
+import errno
 import gc
 import hmac
 import http.client
 import importlib
 import importlib.util
 import inspect
+import io
 import json
 import logging
 import mmap
 import os
 import selectors
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
 import types
 import urllib.parse
-import uuid
 
 BOOT_FAILED = 3  # exit code where the script or model cannot be loaded
 RETIRED = 75  # exit code of a worker that was not needed
@@ -38,10 +37,15 @@ MAX_HEADER = 64 << 10
 MAX_BODY = 1 << 30
 IDLE = 60  # seconds until a connection that nobody uses is closed
 SERVER = "berth-worker/1"
+IDENTIFIERS = ("x-request-id", "x-ms-request-id", "x-ms-client-request-id")
 SCRIPT_ERROR = "An unexpected error occurred in scoring script. Check the logs for more info."
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")  # which Azure's server reads before the script can
+# As gunicorn, which Azure's server runs in, answers where a worker ends under a request.
+PAGE_500 = b"<html>\n  <head>\n    <title>Internal Server Error</title>\n  </head>\n  <body>\n    <h1><p>Internal Server Error</p></h1>\n    \n  </body>\n</html>\n"
 INTERNAL_ERROR = "An unexpected internal error occurred. Check the logs for more info."
 NOT_FOUND = "The requested URL was not found on the server. If you entered the URL manually please check your spelling and try again."
 NOT_ALLOWED = "The method is not allowed for the requested URL."
+PLAIN = (list, dict, str, int, float)  # the forms of most results
 log = logging.getLogger("azmlinfsrv")
 raw_http = False  # a script asked for the request as it came
 
@@ -87,17 +91,25 @@ class Headers(dict):
 class Request:
     """One request that was received."""
 
-    def __init__(self, method, target, version, pairs):
+    def __init__(self, method, target, version, pairs, fields):
         self.method, self.target = method, target
-        self.headers = Headers(pairs)
+        self.pairs, self.fields = pairs, fields
+        self.get = fields.get
         path, _, self.query = target.partition("?")
-        self.path = urllib.parse.unquote(path)
+        self.path = urllib.parse.unquote(path) if "%" in path else path
         self.body = b""
-        tokens = (self.headers.get("connection") or "").lower()
-        self.keep = "close" not in tokens and (version == "HTTP/1.1" or "keep-alive" in tokens)
+        self.keep = version == "HTTP/1.1"
+        if "connection" in fields:
+            tokens = fields["connection"].lower()
+            self.keep = "close" not in tokens and (self.keep or "keep-alive" in tokens)
+
+    @property
+    def headers(self):
+        """The headers as scripts see them, without those between the gateway and the worker."""
+        return Headers([(name, value) for name, value in self.pairs if name[:8].lower() != "x-berth-"])
 
     def content_type(self):
-        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
+        return self.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class Answer:
@@ -105,12 +117,24 @@ class Answer:
 
     def __init__(self, status, body, content_type="application/json", headers=(), parts=None):
         self.status, self.body, self.parts = status, body, parts
-        self.headers = [("Content-Type", content_type)] if content_type else []
-        self.headers += headers
+        self.headers = [("Content-Type", content_type), *headers] if content_type else list(headers)
 
 
 def message(status, text, headers=()):
     return Answer(status, json.dumps({"message": text}).encode(), headers=list(headers))
+
+
+class Identifiers:
+    """Random UUIDs. The random bytes of many are read at once."""
+
+    def __init__(self):
+        self.text = ""
+
+    def fresh(self):
+        if not self.text:
+            self.text = os.urandom(4096).hex()
+        t, self.text = self.text[:32], self.text[32:]
+        return f"{t[:8]}-{t[8:12]}-4{t[13:16]}-{'89ab'[int(t[16], 16) & 3]}{t[17:20]}-{t[20:]}"
 
 
 class PlainArgs(dict):
@@ -124,7 +148,7 @@ class PlainRequest:
     def __init__(self, request):
         self.method, self.path, self.headers = request.method, request.path, request.headers
         self.query_string, self.data = request.query.encode(), request.body
-        self.content_type = request.headers.get("content-type")
+        self.content_type = request.get("content-type")
         self.args = PlainArgs()
         self.args.lists = urllib.parse.parse_qs(request.query, keep_blank_values=True)
         self.args.update({k: v[0] for k, v in self.args.lists.items()})
@@ -153,7 +177,10 @@ class PlainResponse:
 
 
 def offer_decorators():
-    """Makes the modules that raw HTTP scripts import, under both of their names."""
+    """Makes the modules that raw HTTP scripts import, under both of their names, unless the fork server
+    has made them."""
+    if "azureml.contrib.services.aml_request" in sys.modules:
+        return
     try:
         from flask import Request as Base, Response as BaseResponse
     except ImportError:
@@ -208,6 +235,26 @@ def offer_decorators():
 # What is served: a script, or an MLflow model
 
 
+class Limit:
+    """How long run may take. The timer is set when run begins and left alone when it ends: then the
+    signal means nothing, and the next request sets the timer anew."""
+
+    def __init__(self, seconds):
+        self.seconds, self.runs = seconds, False
+        signal.signal(signal.SIGALRM, self.passed)
+
+    def begin(self):
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)  # first, so that a signal of the last run is over
+        self.runs = True
+
+    def end(self):
+        self.runs = False
+
+    def passed(self, *_):
+        if self.runs:
+            raise ScoringTimeout
+
+
 class Script:
     """A scoring script: a module with init and run."""
 
@@ -230,7 +277,9 @@ class Script:
         self.run = (driver or self.module).run
         self.schema = self.decorated()
         self.parameters = self.checked()
+        self.first = next(iter(self.parameters))
         self.timeout = float(os.environ.get("SCORING_TIMEOUT_MS") or 3600 * 1000)
+        self.limit = Limit(self.timeout / 1000)
 
     def decorated(self):
         try:
@@ -261,18 +310,19 @@ class Script:
             return Answer(200, b"", "text/html; charset=utf-8", [("x-ms-run-function-failed", "False")])
         arguments = self.arguments(request)
         begun = time.perf_counter()
-        signal.setitimer(signal.ITIMER_REAL, self.timeout / 1000)
         try:
-            result = self.run(**arguments)
+            self.limit.begin()
+            try:
+                result = self.run(**arguments)
+            finally:
+                self.limit.end()
         except ScoringTimeout:
             return message(500, f"Scoring timeout after {self.timeout:.0f} ms", [("x-ms-run-function-failed", "True")])
         except Exception:
             log.error("run failed: %s", traceback.format_exc())
             return message(500, SCRIPT_ERROR, [("x-ms-run-function-failed", "True")])
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         took = ("x-ms-run-fn-exec-ms", f"{(time.perf_counter() - begun) * 1000:.3f}")
-        if hasattr(result, "iter_encoded"):
+        if not isinstance(result, PLAIN) and hasattr(result, "iter_encoded"):
             return self.passed_on(result, took)
         try:
             body = json.dumps({} if result is None else result).encode()
@@ -293,9 +343,9 @@ class Script:
         return Answer(response.status_code, b"".join(response.iter_encoded()), None, pairs)
 
     def arguments(self, request):
-        names = list(self.parameters)
+        first = self.first
         if raw_http:
-            out = {names[0]: self.raw(request)}
+            out = {first: self.raw(request)}
         elif self.schema:
             data = self.document(request)
             out = {}
@@ -305,10 +355,12 @@ class Script:
                 elif p.default is p.empty:
                     raise Refused(400, f"A value is not provided for the '{name}' parameter.")
         elif request.method == "GET":
-            out = {names[0]: json.dumps(query(request))}
+            out = {first: json.dumps(query(request))}
+        elif request.content_type() in FORMS:
+            out = {first: ""}
         else:
             try:
-                out = {names[0]: request.body.decode("utf-8")}
+                out = {first: request.body.decode("utf-8")}
             except UnicodeDecodeError as e:
                 raise Refused(400, f"Input cannot be decoded as UTF-8: {e}") from None
         if self.wants_headers:
@@ -319,7 +371,8 @@ class Script:
     def document(request):
         if request.method == "GET":
             return query(request)
-        if request.content_type() != "application/json":
+        kind = request.content_type()
+        if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
             raise Refused(415, "Expects Content-Type to be application/json")
         if not request.body:
             raise Refused(400, "POST body is empty. Expecting a JSON dictionary.")
@@ -334,15 +387,13 @@ class Script:
     @staticmethod
     def raw(request):
         try:
-            import io
-
             import flask
         except ImportError:
             return PlainRequest(request)
         environ = {
             "REQUEST_METHOD": request.method, "SCRIPT_NAME": "", "PATH_INFO": request.path, "QUERY_STRING": request.query,
             "SERVER_NAME": "localhost", "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_TYPE": request.headers.get("content-type") or "", "CONTENT_LENGTH": str(len(request.body)),
+            "CONTENT_TYPE": request.get("content-type") or "", "CONTENT_LENGTH": str(len(request.body)),
             "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body), "wsgi.errors": sys.stderr,
             "wsgi.multithread": False, "wsgi.multiprocess": True, "wsgi.run_once": False,
         }
@@ -433,8 +484,6 @@ class MLflow:
 
         kind = request.content_type()
         if kind == "text/csv":
-            import io
-
             return pandas.read_csv(io.BytesIO(request.body)), None
         if kind not in ("application/json", ""):
             raise Refused(415, "This predictor only supports the following content types: text/csv, application/json. Got '" + kind + "'.")
@@ -515,7 +564,7 @@ def openapi(served, version):
             if example:
                 out["examples"] = {"application/json": example}
         else:
-            out["content"] = {"application/json": {"schema": schema, **({"example": example} if example else {})}}
+            out["content"] = {"text/plain" if kind == "string" else "application/json": {"schema": dict(schema, example=example) if example else schema}}
         return out
 
     failure = content("ErrorResponse", "The service failed to execute due to an error.")
@@ -530,14 +579,20 @@ def openapi(served, version):
     else:
         score["requestBody"] = content("ServiceInput", text)
     score["responses"] = {"200": content("ServiceOutput", "The service processed the input correctly and provided a result prediction, if applicable."), "default": failure}
-    paths = {prefix + "/": {"get": health}, prefix + "/score": {"post": score}}
+    versions = {"type": "integer", "enum": [2, 3]}
+    document = {
+        "operationId": "GetSwaggerSpec", "description": "Get the Swagger specification.",
+        "parameters": [{"name": "version", "in": "query", "required": False, **(versions if old else {"schema": versions})}],
+        "responses": {"200": content("string", "The Swagger specification."), "default": failure},
+    }
+    paths = {prefix + "/": {"get": health}, prefix + "/score": {"post": score}, prefix + "/swagger.json": {"get": document}}
+    scheme = {"Bearer": {"type": "apiKey", "name": "Authorization", "in": "header", "description": "For example: Bearer abc123"}}
     if old:
         return {
             "swagger": "2.0", "info": info, "schemes": ["https"], "consumes": ["application/json"], "produces": ["application/json"],
-            "securityDefinitions": {"Bearer": {"type": "apiKey", "name": "Authorization", "in": "header", "description": "For example: Bearer abc123"}},
+            "securityDefinitions": scheme,
             "paths": paths, "definitions": kinds,
         }
-    scheme = {"Bearer": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0" if version == "3.1" else "3.0.3", "info": info, "security": [{"Bearer": []}],
         "paths": paths, "components": {"schemas": kinds, "securitySchemes": scheme},
@@ -549,9 +604,27 @@ def openapi(served, version):
 
 class Connection:
     def __init__(self, sock):
-        self.sock, self.buffer, self.used = sock, bytearray(), time.monotonic()
+        self.sock, self.buffer, self.used = sock, b"", time.monotonic()
         self.request = None  # whose header has been read
         self.need = 0  # bytes of its body; -1 where it comes in chunks
+
+    def add(self, data):
+        """Takes what came: as a rule a whole request, which is not copied."""
+        if not self.buffer:
+            self.buffer = data
+            return
+        if isinstance(self.buffer, bytes):
+            self.buffer = bytearray(self.buffer)
+        self.buffer += data
+
+    def drop(self, n):
+        """Forgets the first n bytes."""
+        if n == len(self.buffer):
+            self.buffer = b""
+        elif isinstance(self.buffer, bytes):
+            self.buffer = self.buffer[n:]
+        else:
+            del self.buffer[:n]
 
 
 class Worker:
@@ -560,7 +633,9 @@ class Worker:
     def __init__(self, listener, served, note):
         self.served, self.listener, self.note = served, listener, note
         self.freeze, self.retire = seconds("BERTH_FREEZE"), seconds("BERTH_FORK")
-        self.secret = os.environ.pop("BERTH_REPLICA_SECRET", "")
+        self.secret = os.environ.pop("BERTH_REPLICA_SECRET", "").encode()
+        self.origins = os.environ.get("AML_CORS_ORIGINS")
+        self.identifiers = Identifiers()
         self.open = set()
         self.stopping = False
         self.wait = selectors.DefaultSelector()
@@ -634,7 +709,7 @@ class Worker:
 
     def read(self, c):
         try:
-            data = c.sock.recv(256 << 10)
+            data = c.sock.recv(64 << 10)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -642,7 +717,7 @@ class Worker:
         if not data:
             self.close(c)
             return
-        c.buffer += data
+        c.add(data)
         c.used = time.monotonic()
         try:
             while c in self.open and self.next(c):
@@ -671,7 +746,6 @@ class Worker:
         if not self.send(c, answer, request.keep and not self.stopping, request.method == "HEAD"):
             self.close(c)
             return False
-        self.note.touch()
         return bool(c.buffer)
 
     def head(self, c):
@@ -680,20 +754,23 @@ class Worker:
             if len(c.buffer) > MAX_HEADER:
                 raise Refused(431, "the header of the request is too large")
             return False
-        lines = bytes(c.buffer[:end]).decode("latin-1").split("\r\n")
-        del c.buffer[: end + 4]
+        lines = c.buffer[:end].decode("latin-1").split("\r\n")
+        c.drop(end + 4)
         first = lines[0].split(" ")
         if len(first) != 3 or not first[2].startswith("HTTP/1."):
             raise Refused(400, "this is not an HTTP request")
-        pairs = []
-        for line in lines[1:]:
+        pairs, fields = [], {}
+        del lines[0]
+        for line in lines:
             name, colon, value = line.partition(":")
             if not colon or name != name.strip():
                 raise Refused(400, "a header of the request cannot be read")
-            pairs.append((name, value.strip()))
-        r = c.request = Request(first[0], first[1], first[2], pairs)
-        length = r.headers.get("content-length")
-        if "chunked" in (r.headers.get("transfer-encoding") or "").lower():
+            value = value.strip()
+            pairs.append((name, value))
+            fields[name.lower()] = value
+        r = c.request = Request(*first, pairs, fields)
+        length = fields.get("content-length")
+        if "transfer-encoding" in fields and "chunked" in fields["transfer-encoding"].lower():
             c.need, c.parts = -1, bytearray()
         elif length is not None and not length.isdigit():
             raise Refused(400, "Content-Length must be a number")
@@ -701,7 +778,7 @@ class Worker:
             c.need = int(length or 0)
         if c.need > MAX_BODY:
             raise Refused(413, "the body of the request is too large")
-        if (r.headers.get("expect") or "").lower() == "100-continue" and len(c.buffer) < max(c.need, 1):
+        if "expect" in fields and fields["expect"].lower() == "100-continue" and len(c.buffer) < max(c.need, 1):
             self.write(c, b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 
@@ -709,8 +786,8 @@ class Worker:
         if c.need >= 0:
             if len(c.buffer) < c.need:
                 return None
-            body = bytes(c.buffer[: c.need])
-            del c.buffer[: c.need]
+            body = bytes(c.buffer if len(c.buffer) == c.need else c.buffer[: c.need])
+            c.drop(c.need)
             return body
         while True:  # chunks
             end = c.buffer.find(b"\r\n")
@@ -728,22 +805,24 @@ class Worker:
                 tail = c.buffer.find(b"\r\n\r\n", end)
                 if tail < 0:
                     return None
-                del c.buffer[: tail + 4]
+                c.drop(tail + 4)
                 return bytes(c.parts)
             if len(c.buffer) < end + 2 + size + 2:
                 return None
             c.parts += c.buffer[end + 2 : end + 2 + size]
-            del c.buffer[: end + 2 + size + 2]
+            c.drop(end + 2 + size + 2)
 
     def answer(self, request):
         """The answer to a request, with the headers that all have."""
         if request.path == "/" and request.method in ("GET", "HEAD"):
-            proof, nonce = [], request.headers.get("x-berth-nonce")
+            proof, nonce = [], request.get("x-berth-nonce")
             if nonce and self.secret:
-                proof = [("X-Berth-Proof", hmac.new(self.secret.encode(), nonce.encode("latin-1"), "sha256").hexdigest())]
+                proof = [("X-Berth-Proof", hmac.new(self.secret, nonce.encode("latin-1"), "sha256").hexdigest())]
             return self.identify(request, Answer(200, b"Healthy", "text/html; charset=utf-8", proof))
-        if self.secret and not hmac.compare_digest((request.headers.get("x-berth-replica") or "").encode("latin-1"), self.secret.encode()):
+        if self.secret and not hmac.compare_digest(request.get("x-berth-replica", "").encode("latin-1"), self.secret):
             return message(403, "this is a replica of an online endpoint: call the endpoint")
+        if request.path == "/" and request.method == "OPTIONS":
+            return self.identify(request, Answer(200, b"", "text/html; charset=utf-8"))
         failed = [("x-ms-run-function-failed", "False")]
         swagger = request.path == "/swagger.json" and request.method in ("GET", "HEAD")
         methods = ("GET", "HEAD") if swagger else self.served.routes.get(request.path)
@@ -751,11 +830,11 @@ class Worker:
             return message(404, NOT_FOUND, failed)
         if methods is None or request.method not in methods:
             return message(405, NOT_ALLOWED, failed)
-        long = [n for n in ("x-request-id", "x-ms-request-id", "x-ms-client-request-id") if len(request.headers.get(n) or "") > 100]
+        long = [n for n in IDENTIFIERS if n in request.fields and len(request.fields[n]) > 100]
         if long:
             own = long[0] == "x-request-id"
             names = "x-request-id" if own else "x-ms-request-id and x-ms-client-request-id"
-            given = [] if own else [("x-request-id", request.headers.get("x-request-id") or str(uuid.uuid4()))]
+            given = [] if own else [("x-request-id", request.get("x-request-id") or self.identifiers.fresh())]
             return message(431, names + " must not exceed 100 characters", failed + given + [("x-ms-server-version", SERVER)])
         try:
             answer = self.swagger(request, failed) if swagger else self.served.respond(request)
@@ -763,26 +842,24 @@ class Worker:
             answer = message(e.status, e.message, failed)
         except (SystemExit, KeyboardInterrupt):
             log.error("run ended the program: %s", traceback.format_exc())
-            return Answer(500, b"<html><head><title>Internal Server Error</title></head><body><h1>Internal Server Error</h1></body></html>\n", "text/html")
+            return Answer(500, PAGE_500, "text/html")
         except Exception:
             log.error("the request failed: %s", traceback.format_exc())
             answer = message(500, INTERNAL_ERROR, failed)
         return self.identify(request, answer)
 
-    @staticmethod
-    def identify(request, answer):
-        get = request.headers.get
+    def identify(self, request, answer):
+        get = request.get
         client = get("x-ms-client-request-id") or get("x-ms-request-id")
-        fresh = get("x-request-id") or str(uuid.uuid4())
+        fresh = get("x-request-id") or self.identifiers.fresh()
         answer.headers += [("x-ms-server-version", SERVER), ("x-request-id", fresh), ("x-ms-request-id", get("x-ms-request-id") or client or fresh)]
         if client:
             answer.headers.append(("x-ms-client-request-id", client))
         if get("traceid"):
             answer.headers.append(("TraceId", get("traceid")))
-        origins = os.environ.get("AML_CORS_ORIGINS")
-        if origins:
+        if self.origins:
             asked = get("origin") or ""
-            allowed = [o.strip() for o in origins.split(",")]
+            allowed = [o.strip() for o in self.origins.split(",")]
             if "*" in allowed or not asked or asked in allowed:
                 answer.headers += [("Access-Control-Allow-Origin", asked or allowed[0]), ("Access-Control-Allow-Methods", "GET, POST"), ("Vary", "Origin")]
         return answer
@@ -803,8 +880,10 @@ class Worker:
     def send(self, c, answer, keep, bare=False):
         """Sends an answer; False where the connection is of no more use."""
         head = [f"HTTP/1.1 {answer.status} {http.client.responses.get(answer.status, 'Unknown')}"]
-        for name, value in answer.headers:
-            head.append(f"{name}: {str(value).translate({10: ' ', 13: ' '})}")
+        head += [f"{name}: {value}" for name, value in answer.headers]
+        whole = "".join(head)
+        if "\n" in whole or "\r" in whole:
+            head = [line.translate({10: " ", 13: " "}) for line in head]
         if answer.parts is None:
             head.append(f"Content-Length: {len(answer.body)}")
         else:
@@ -829,6 +908,13 @@ class Worker:
             return False
 
     def write(self, c, data):
+        try:
+            sent = c.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent == len(data):
+            return
+        data = memoryview(data)[sent:]
         c.sock.settimeout(IDLE)
         try:
             c.sock.sendall(data)
@@ -840,6 +926,7 @@ class Worker:
 
 
 def set_up_logging():
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.BufferedWriter(Lenient(fd)), "utf-8", "replace", line_buffering=True) for fd in (1, 2))
     class Format(logging.Formatter):
         converter = time.gmtime
 
@@ -851,42 +938,6 @@ def set_up_logging():
     handler.setFormatter(Format("%(asctime)s %(letter)s [%(process)d] %(name)s - %(message)s"))
     level = logging.getLevelName((os.environ.get("AZUREML_LOG_LEVEL") or "INFO").upper())
     logging.basicConfig(handlers=[handler], level=level if isinstance(level, int) else logging.INFO)
-    sys.stdout.reconfigure(line_buffering=True, errors="replace")
-
-
-def place_model():
-    """Puts the model where scripts look for it: AZUREML_MODEL_DIR/NAME-AS-REGISTERED."""
-    path = os.environ.get("AZURE_ML_INPUT_model")
-    base = os.environ.pop("BERTH_MODEL_BASE", "")
-    name, version = os.environ.pop("BERTH_MODEL_NAME", "model"), os.environ.pop("BERTH_MODEL_VERSION", "1")
-    is_file = os.environ.pop("BERTH_MODEL_FILE", "")
-    if not path or not base:
-        return
-    if is_file and os.path.isdir(path):
-        path = os.path.join(path, base)
-    at = os.environ.get("BERTH_TASK_DIR")  # goes with the task
-    at = tempfile.mkdtemp(prefix="berth-model-", dir=at if at and os.access(at, os.W_OK) else None)
-    folder = os.path.join(at, "azureml-models", name, version)
-    os.makedirs(folder)
-    place(os.path.realpath(path), os.path.join(folder, base))
-    os.environ["AZUREML_MODEL_DIR"] = folder
-
-
-def place(source, to):
-    """Makes a file or folder appear at another place: by hard links, since MLflow refuses to follow
-    links out of a model, or where that cannot be by a symbolic link."""
-    try:
-        if os.path.isfile(source):
-            os.link(source, to)
-            return
-        for at, _, files in os.walk(source):
-            inside = os.path.normpath(os.path.join(to, os.path.relpath(at, source)))
-            os.makedirs(inside, exist_ok=True)
-            for name in files:
-                os.link(os.path.realpath(os.path.join(at, name)), os.path.join(inside, name))
-    except OSError:
-        shutil.rmtree(to, ignore_errors=True)
-        os.symlink(source, to)
 
 
 def show_folder(root, most=40):

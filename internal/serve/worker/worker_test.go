@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,14 +19,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berthml/berth/e2e/world"
 	"github.com/berthml/berth/internal/serve/worker"
 )
 
 // start runs the worker for a script of testdata and returns where its workers listen.
 func start(t *testing.T, script string, env ...string) (addresses []string, process *os.Process) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "python3", "-c", worker.Boot)
-	cmd.Env = append(os.Environ(), append([]string{worker.SourceVariable + "=" + worker.Source, "AZUREML_ENTRY_SCRIPT=" + filepath.Join("testdata", script)}, env...)...)
+	return startIn(t, "python3", script, env...)
+}
+
+// startIn does so with a Python of its own.
+func startIn(t *testing.T, python, script string, env ...string) (addresses []string, process *os.Process) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), python, "-c", worker.Boot)
+	cmd.Env = append(os.Environ(), append([]string{worker.SourceVariable + "=" + worker.Source(), "AZUREML_ENTRY_SCRIPT=" + filepath.Join("testdata", script)}, env...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -102,21 +110,37 @@ var guid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 // TestContract: the worker answers as azureml-inference-server-http 1.5.1 does, whose answers are
 // in testdata: the same status, body and headers.
 func TestContract(t *testing.T) {
-	for _, name := range []string{"plain", "raw", "headers"} {
+	for _, name := range []string{"plain", "raw", "headers", "plain.more", "raw.more", "headers.more"} { // more is by record.py
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var all []exchange
-			if err := json.Unmarshal(text, &all); err != nil {
-				t.Fatal(err)
-			}
-			at, _ := start(t, name+".py")
-			for _, x := range all {
+			script, _, _ := strings.Cut(name, ".")
+			at, _ := start(t, script+".py")
+			for _, x := range recorded(t, name) {
 				x.check(t, at[0])
 			}
 		})
+	}
+}
+
+// recorded is a file of exchanges.
+func recorded(t *testing.T, name string) (all []exchange) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestContractSchema is TestContract for scripts with schemas, in an environment that has the
+// package of their decorators. Their descriptions (OpenAPI) are equal as documents.
+func TestContractSchema(t *testing.T) {
+	python := world.Python(t, "inference-schema==1.8", "numpy==2.4.6", "pandas==3.1.1")
+	at, _ := startIn(t, python, "schema.py")
+	for _, x := range recorded(t, "schema.more") {
+		x.check(t, at[0])
 	}
 }
 
@@ -143,7 +167,7 @@ func (x exchange) check(t *testing.T, at string) {
 		latin[i] = rune(c)
 	}
 	what := x.Method + " " + x.Path + " " + string(x.Body)
-	if resp.StatusCode != x.Status || string(latin) != x.Answer {
+	if resp.StatusCode != x.Status || string(latin) != x.Answer && !(strings.HasPrefix(x.Path, "/swagger.json") && equalJSON(string(latin), x.Answer)) {
 		t.Errorf("%s: %d %q, want %d %q", what, resp.StatusCode, b, x.Status, x.Answer)
 	}
 	for _, k := range []string{
@@ -158,6 +182,12 @@ func (x exchange) check(t *testing.T, at string) {
 			t.Errorf("%s: header %s is %q, want %q", what, k, got, want)
 		}
 	}
+}
+
+// equalJSON says whether two texts are the same document.
+func equalJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // TestWorkerDies: a worker that dies under a request is replaced, on the same port.
@@ -275,5 +305,187 @@ func TestCommandSecret(t *testing.T) {
 	got := make([]byte, len("any bytes"))
 	if _, err := io.ReadFull(answers, got); err != nil || string(got) != "any bytes" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// begin runs the worker with a server of the user's own, and returns where it listens; its output
+// goes to the channel, which is closed when it has ended.
+func begin(t *testing.T, env ...string) (address string, output <-chan string) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "python3", "-c", worker.Boot)
+	cmd.Env = append(os.Environ(), append([]string{worker.SourceVariable + "=" + worker.Source(), "BERTH_REPLICA_SECRET=s3cret"}, env...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("it says nothing")
+	}
+	port, ok := strings.CutPrefix(lines.Text(), "berth-worker: ports ")
+	if !ok {
+		t.Fatalf("the first line is %q", lines.Text())
+	}
+	rest := make(chan string, 1000)
+	go func() {
+		defer close(rest)
+		for lines.Scan() {
+			rest <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		for range rest {
+		}
+		cmd.Wait()
+	})
+	return "127.0.0.1:" + port, rest
+}
+
+// ready waits until a replica says that it is.
+func readyAt(t *testing.T, address string) {
+	t.Helper()
+	until(t, "it is ready", func() bool {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
+		req.Header.Set("X-Berth-Nonce", "n")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// TestCommandSocket: a server of the user's own may listen on a socket, which other users of the
+// machine cannot open; then its port is not used.
+func TestCommandSocket(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "server.py")
+	text := `import http.server, os, socketserver
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%o" % (os.stat(os.path.dirname(os.environ["SOCKET"])).st_mode & 0o777))
+
+    def address_string(self):
+        return "-"
+
+socketserver.UnixStreamServer(os.environ["SOCKET"], Handler).serve_forever()
+`
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address, _ := begin(t, "BERTH_COMMAND=exec python3 "+script)
+	readyAt(t, address)
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/x", nil)
+	req.Header.Set("X-Berth-Replica", "s3cret")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "700" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestCommandPortTaken: requests do not go to another program that got the port of the user's
+// server before it.
+func TestCommandPortTaken(t *testing.T) {
+	if _, err := os.Stat("/proc/net/tcp"); err != nil {
+		t.Skip("who listens is read from /proc")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	address, output := begin(t, "BERTH_COMMAND=exec sleep 600", "BERTH_COMMAND_PORT="+port)
+	if l, err = net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 100)
+	other := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("X-Mine") })}
+	go other.Serve(l)
+	defer other.Close()
+	said := ""
+	for line := range output { // until it has ended
+		said += line + "\n"
+	}
+	if !strings.Contains(said, "port "+port+" is another program's") {
+		t.Errorf("it says %s", said)
+	}
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Error("it listens still")
+	}
+}
+
+// TestHTTP2Server is the server of the user's own of TestCommandHTTP2, in another process.
+func TestHTTP2Server(t *testing.T) {
+	port := os.Getenv("PORT")
+	if os.Getenv("HTTP2_SERVER") == "" || port == "" {
+		t.Skip("a part of TestCommandHTTP2")
+	}
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	p.SetHTTP1(true)
+	s := &http.Server{Addr: "127.0.0.1:" + port, Protocols: p, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "Grpc-Status")
+		w.WriteHeader(http.StatusOK)
+		io.WriteString(w, r.Proto+" ")
+		io.Copy(w, r.Body)
+		w.Header().Set("Grpc-Status", "7")
+	})}
+	t.Fatal(s.ListenAndServe())
+}
+
+// TestCommandHTTP2: HTTP/2 without TLS passes to a server of the user's own, with trailers, once
+// the secret was shown.
+func TestCommandHTTP2(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _ := begin(t, "BERTH_COMMAND=HTTP2_SERVER=1 exec "+self+" -test.run '^TestHTTP2Server$'")
+	readyAt(t, address)
+	for secret, want := range map[string]string{"wrong": " 403 ", "s3cret": " 101 "} {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX-Berth-Replica: "+secret+"\r\nX-Berth-Tunnel: h2c\r\n\r\n")
+		in := bufio.NewReader(c)
+		line, err := in.ReadString('\n')
+		if err != nil || !strings.Contains(line, want) {
+			t.Fatalf("with %q: %q %v", secret, line, err)
+		}
+		if secret == "wrong" {
+			continue
+		}
+		for line != "\r\n" {
+			if line, err = in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := &http.Protocols{}
+		p.SetUnencryptedHTTP2(true)
+		client := &http.Client{Transport: &http.Transport{Protocols: p, DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil }}}
+		resp, err := client.Post("http://worker/a.B/C", "application/grpc", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(b) != "HTTP/2.0 hello" || resp.Trailer.Get("Grpc-Status") != "7" {
+			t.Errorf("%q %v %v", b, resp.Trailer, err)
+		}
 	}
 }

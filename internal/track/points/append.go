@@ -128,7 +128,7 @@ func (g *group) encode(x *series, p Point, gen uint64) {
 func (s *Set) commit(g *group) error {
 	if s.journal == nil {
 		j, err := createJournal(s.path(s.number, "log"), s.o.NoSync)
-		for ; s.o.Fresh && errors.Is(err, fs.ErrExist); j, err = createJournal(s.path(s.number, "log"), s.o.NoSync) {
+		for ; errors.Is(err, fs.ErrExist); j, err = createJournal(s.path(s.number, "log"), s.o.NoSync) {
 			s.number++ // it is of a process that does not know yet that it has the points no more
 		}
 		if err != nil {

@@ -1,13 +1,16 @@
 package points
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"math"
 	"os"
+	"strconv"
 	"sync"
 )
 
@@ -119,35 +122,103 @@ func (j *journal) close() error {
 	return errors.Join(err, j.f.Close())
 }
 
-// openJournal replays a journal and cuts off its torn end.
-func openJournal(path string, noSync bool, name func(id uint64, owner, key string), point func(id uint64, p Point)) (*journal, int64, error) {
+// openJournal replays a journal and cuts off its torn end, of torn bytes. Each frame is durable
+// before the next is written, so a bad one that is not at the end of the last journal is damage:
+// the frames behind it are read, nothing is cut off, and a copy of the file is kept, which damaged
+// names.
+func openJournal(path string, noSync, last bool, name func(id uint64, owner, key string), point func(id uint64, p Point)) (j *journal, torn int64, damaged string, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, "", err
 	}
-	size, err := replay(b, name, point)
-	if err != nil {
-		return nil, 0, fmt.Errorf("journal %s: %w", path, err)
-	}
-	torn := int64(0)
-	for i := size; i < int64(len(b)); i++ {
-		if b[i] != 0 {
-			torn = int64(len(b)) - size
-			break
+	size, bad := int64(0), false
+	for at := int64(0); at >= 0; at = nextFrame(b, size) {
+		torn += at - size
+		n, err := replay(b[at:], name, point)
+		if err != nil {
+			return nil, 0, "", fmt.Errorf("journal %s: %w", path, err)
 		}
+		bad = bad || at > 0
+		size = at + n
+	}
+	if len(bytes.Trim(b[size:], "\x00")) > 0 {
+		torn += int64(len(b)) - size
+		bad = bad || !last
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, "", err
 	}
-	j := &journal{f: f, size: size, room: int64(len(b)), noSync: noSync}
-	if torn > 0 {
-		if err := j.repair(); err != nil {
-			f.Close()
-			return nil, 0, err
+	j = &journal{f: f, size: size, room: int64(len(b)), noSync: noSync}
+	switch {
+	case bad:
+		j.size = int64(len(b))
+		damaged, err = copyAside(path, b, noSync)
+	case torn > 0:
+		err = j.repair()
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, "", err
+	}
+	return j, torn, damaged, nil
+}
+
+// copyAside keeps a copy of a damaged journal and returns its path. One that an Open before has
+// made is not made again. It gets its name when it is whole, so that none counts that a full disk
+// cut short.
+func copyAside(journal string, b []byte, noSync bool) (string, error) {
+	path := journal + ".damaged"
+	for i := 2; ; i++ {
+		kept, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		if bytes.Equal(kept, b) {
+			return path, nil
+		}
+		path = journal + ".damaged" + strconv.Itoa(i) // the number was another journal's before
+	}
+	temp := path + ".new"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(temp)
+		return "", err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return "", err
+	}
+	return path, syncParent(path, noSync)
+}
+
+// maxSearch bounds the bytes that are summed to find a frame behind a bad one.
+const maxSearch = 256 << 20
+
+// nextFrame is where the next whole frame is behind a bad one, -1 when there is none.
+func nextFrame(b []byte, from int64) int64 {
+	left := maxSearch
+	for at := int(from) + 1; at <= len(b)-frameHeader-1 && left > 0; at++ {
+		n := int(binary.LittleEndian.Uint32(b[at:]))
+		if n == 0 || n > len(b)-at-frameHeader {
+			continue
+		}
+		body := b[at+frameHeader : at+frameHeader+n]
+		if body[0] != recordName && body[0] != recordPoint {
+			continue
+		}
+		left -= n
+		if crc32.Checksum(body, castagnoli()) == binary.LittleEndian.Uint32(b[at+4:]) {
+			return int64(at)
 		}
 	}
-	return j, torn, nil
+	return -1
 }
 
 var errRecord = errors.New("a record does not make sense")
@@ -249,6 +320,10 @@ func (c *cursor) float() float64 {
 	x := math.Float64frombits(binary.LittleEndian.Uint64(c.b))
 	c.b = c.b[8:]
 	return x
+}
+
+func (c *cursor) point() Point {
+	return Point{Timestamp: c.varint(), Step: c.varint(), Value: c.float()}
 }
 
 func (c *cursor) text() string {

@@ -11,9 +11,6 @@ const (
 	mergeAt = 12
 	// mergeLeast is how many become one at least.
 	mergeLeast = 6
-	// mostPoints is how many points of a series are sorted anew in a merge; longer ones keep their
-	// chunks.
-	mostPoints = 4 << 20
 )
 
 // window is the segments that are merged next: the newest ones, and before them such as are not
@@ -68,7 +65,7 @@ func (s *Set) rewrite(old []*segment, without map[string]bool) (done bool, err e
 			w.discard()
 			return false, nil
 		}
-		if err := parts[i].write(w); err != nil {
+		if err := parts[i].write(w, s.lose(parts[i].x)); err != nil {
 			w.discard()
 			return false, err
 		}
@@ -136,30 +133,21 @@ func (s *Set) partsOf(segments []*segment, without map[string]bool) []merged {
 	return out
 }
 
-// write writes the points of a series as one chunk, or as they are where they are many.
-func (m *merged) write(w *segmentWriter) error {
+// write writes the points of a series. It has the chunks of it in memory that overlap, which of
+// segments with oldSegmentMark are all.
+func (m *merged) write(w *segmentWriter, lose func(chunk) error) error {
 	if !m.wanted {
 		return nil
 	}
-	total := 0
-	for _, c := range m.old {
-		total += int(c.count)
-	}
-	var points []Point
-	var err error
-	for _, c := range m.old {
-		if points, err = c.read(points); err != nil {
+	r := newReader(lose, m.old)
+	p := make([]Point, min(r.Most(), maxChunk))
+	for {
+		n, err := r.Next(p)
+		if n == 0 || err != nil {
 			return err
 		}
-		if total > mostPoints {
-			m.now = append(m.now, w.add(m.x, points))
-			points = points[:0]
-		}
+		m.now = append(m.now, w.add(m.x, p[:n])...)
 	}
-	if len(points) > 0 {
-		m.now = append(m.now, w.add(m.x, tidy(points)))
-	}
-	return nil
 }
 
 // replace takes the chunks of a merge in place of the old ones. Only merges and compaction, which
@@ -221,6 +209,10 @@ func (s *Set) flush(owners map[string]bool) bool {
 		}
 		return false
 	}
+	compacting := func() bool { return s.sealed && !s.failed && !s.closed }
+	for compacting() { // as it is after a start
+		s.idle.Wait()
+	}
 	if !inJournal() {
 		return true
 	}
@@ -228,7 +220,7 @@ func (s *Set) flush(owners map[string]bool) bool {
 		return false
 	}
 	s.rotate()
-	for s.sealed && !s.failed && !s.closed {
+	for compacting() {
 		s.idle.Wait()
 	}
 	return !inJournal()

@@ -116,18 +116,14 @@ func TestCrashBeforeMergedSegmentsWereRemoved(t *testing.T) {
 func TestReadWhileMerging(t *testing.T) {
 	s := open(t, t.TempDir(), Options{JournalSize: 1, NoSync: true})
 	fillSegments(t, s, 0, mergeAt-1)
-	x := s.owners["r"].find("m")
-	chunks := x.chunks
+	r := s.Reader("r", "m")
 	fillSegments(t, s, mergeAt-1, mergeAt)
-	var got []Point
-	for _, c := range chunks {
-		var err error
-		if got, err = c.read(got); err != nil {
-			t.Fatal(err)
+	for range 2 {
+		got, err := all(r)
+		if err != nil || len(got) != mergeAt-1 {
+			t.Fatalf("read %d points: %v", len(got), err)
 		}
-	}
-	if len(got) != mergeAt-1 {
-		t.Fatalf("read %d points", len(got))
+		r.Rewind()
 	}
 	s.Close()
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Open opens the points in dir; a directory that does not exist is made with the first of them.
@@ -22,7 +23,7 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, followed: map[string]*follow{}, gen: 1, number: 1}
+	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, followed: map[string]*follow{}, gen: 1, number: 1, pause: retryPause}
 	s.idle = sync.NewCond(&s.mu)
 	segments, journals, unfinished, err := files(dir)
 	if err != nil {
@@ -38,25 +39,9 @@ func Open(dir string, o Options) (_ *Set, err error) {
 			s.Close()
 		}
 	}()
-	segments, old := outdated(segments)
-	for _, n := range old {
-		if err := os.Remove(s.segmentPath(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	covered := uint64(0)
-	for _, n := range segments {
-		covered = n.last
-		seg, err := openSegment(s.segmentPath(n), func(name, key string, c chunk) {
-			x := s.at(name, key)
-			x.chunks = append(x.chunks, c)
-			x.sum(c.latest, int64(c.count))
-		})
-		if err != nil {
-			return nil, err
-		}
-		seg.span = n
-		s.segments = append(s.segments, seg)
+	covered, err := s.openSegments(segments)
+	if err != nil {
+		return nil, err
 	}
 	s.number = covered + 1
 	for i, n := range journals {
@@ -76,26 +61,62 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	return s, nil
 }
 
-// replay brings a journal into memory. The last one is written on.
+// openSegments opens segments and returns the number of the last journal that they cover. Those
+// whose points are in a merged one, because a crash came before they were removed, are removed. One
+// with a damaged directory is set aside and covers nothing: what it was made of is read if it is
+// still there.
+func (s *Set) openSegments(segments []span) (covered uint64, err error) {
+	for _, n := range segments {
+		path := s.segmentPath(n)
+		if n.last <= covered {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return 0, err
+			}
+			continue
+		}
+		seg, entries, err := openSegment(path)
+		if errors.Is(err, errSegment) {
+			err = s.setAside(path)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range entries {
+			x := s.at(e.owner, e.key)
+			x.chunks = append(x.chunks, e.chunk)
+			x.sum(e.latest, int64(e.chunk.count))
+		}
+		seg.span = n
+		s.segments = append(s.segments, seg)
+		covered = n.last
+	}
+	return covered, nil
+}
+
+// replay brings a journal into memory. None is written on: series get their ids anew at each Open,
+// and in one journal an id is that of one series.
 func (s *Set) replay(n uint64, last bool) error {
-	names := map[uint64]*series{}
-	j, torn, err := openJournal(s.path(n, "log"), s.o.NoSync, func(id uint64, name, key string) {
+	names, nameless := map[uint64]*series{}, 0
+	j, torn, damaged, err := openJournal(s.path(n, "log"), s.o.NoSync, last, func(id uint64, name, key string) {
 		names[id] = s.at(name, key)
 	}, func(id uint64, p Point) {
 		if x := names[id]; x != nil {
 			s.add(x, p)
+		} else {
+			nameless++
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if torn > 0 {
+	if damaged != "" || nameless > 0 {
+		s.o.Log.Error("a journal of metrics is damaged: points are lost, those of damaged records and those whose series such a record names; "+
+			"the others were read", "journal", s.path(n, "log"), "bytes", torn, "nameless", nameless, "copy", damaged)
+	} else if torn > 0 {
 		s.o.Log.Warn("a torn end of a journal of metrics was cut off; nobody was told that it was kept", "journal", s.path(n, "log"), "bytes", torn)
-	}
-	s.number = n
-	if last && j.size < s.o.JournalSize && !s.o.Fresh {
-		s.journal = j
-		return nil
 	}
 	s.seal()
 	s.number = n + 1
@@ -155,24 +176,18 @@ func files(dir string) (segments []span, journals []uint64, unfinished []string,
 	return segments, journals, unfinished, nil
 }
 
-// outdated are the segments whose points are in a merged one: a crash came before they were
-// removed.
-func outdated(segments []span) (left, out []span) {
-	for _, n := range segments {
-		if len(left) > 0 && n.last <= left[len(left)-1].last {
-			out = append(out, n)
-		} else {
-			left = append(left, n)
-		}
-	}
-	return left, out
-}
+// retryPause is how long nothing is compacted after an error: most often the disk is full.
+const retryPause = time.Minute
 
 // rotate begins another journal, once the points of the one before are in a segment. The caller
 // holds mu and writes.
 func (s *Set) rotate() {
-	if s.sealed {
-		return // the last one is still being compacted; this one may grow meanwhile
+	if s.sealed { // the last one is not compacted yet; this one may grow meanwhile
+		if s.failed && time.Since(s.failedAt) >= s.pause {
+			s.failed = false
+			s.compact(s.number - 1)
+		}
+		return
 	}
 	if err := s.journal.close(); err != nil {
 		s.o.Log.Error("a journal of metrics did not close", "err", err)
@@ -207,10 +222,10 @@ func (s *Set) compact(n uint64) {
 	}
 	s.compacted.Go(func() {
 		if err := s.writeParts(n, parts); err != nil {
-			// The points are in the journals still, and in memory; the next Open tries again.
+			// The points are in the journals still, and in memory; rotate and Open try again.
 			s.o.Log.Error("points of metrics were not compacted", "dir", s.dir, "err", err)
 			s.mu.Lock()
-			s.failed = true
+			s.failed, s.failedAt = true, time.Now()
 			s.idle.Broadcast()
 			s.mu.Unlock()
 			return
@@ -235,7 +250,7 @@ func (s *Set) writeParts(n uint64, parts []part) error {
 		s.segments = append(s.segments, seg)
 		for i, p := range parts {
 			p.x.count -= int64(len(p.x.sealed) - len(p.points))
-			p.x.chunks = append(p.x.chunks, chunks[i])
+			p.x.chunks = append(p.x.chunks, chunks[i]...)
 			p.x.sealed = nil
 		}
 		s.aside = nil

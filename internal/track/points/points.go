@@ -22,6 +22,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Point is one measurement.
@@ -48,13 +49,11 @@ type Summary struct {
 type Options struct {
 	// JournalSize is how large a journal grows before its points become a segment; 0 is 8 MiB.
 	JournalSize int64
-	// Fresh begins a journal of its own instead of going on with the last: a process that had the
-	// points open before may not know yet that it has them no more. What it still writes nobody
-	// counts on.
-	Fresh bool
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
-	// Leads says whether this process is still the one that has the points; nil is yes.
+	// Leads says whether this process is still the one that has the points; nil is yes. One that
+	// had them before may not know yet that it has them no more. What it still writes nobody
+	// counts on.
 	Leads func() bool
 	Log   *slog.Logger
 }
@@ -85,8 +84,10 @@ type Set struct {
 	segments  []*segment
 	idle      *sync.Cond // on mu: nobody writes
 	compacted sync.WaitGroup
-	failed    bool       // the last journal did not become a segment
-	merging   sync.Mutex // one merges at a time
+	failed    bool // the last journal did not become a segment
+	failedAt  time.Time
+	pause     time.Duration // after which that is tried again
+	merging   sync.Mutex    // one merges at a time
 	closing   atomic.Bool
 }
 
@@ -174,28 +175,17 @@ func (v View) Latest(name, key string) (Point, bool) {
 	return Point{}, false
 }
 
-// History is every point of a series, each once, by timestamp, then step, then value.
-func (s *Set) History(name, key string) ([]Point, error) {
-	s.mu.RLock()
-	var x *series
-	if o := s.owners[name]; o != nil {
-		x = o.find(key)
+// Each calls fn with the key and the latest point of each series of an owner, in no order.
+func (v View) Each(name string, fn func(key string, latest Point)) {
+	o := v.s.owners[name]
+	if o == nil {
+		return
 	}
-	if x == nil {
-		s.mu.RUnlock()
-		return nil, nil
-	}
-	// The slices only grow, or are replaced: what is copied here stays as it is.
-	chunks, sealed, recent, count := x.chunks, x.sealed, x.recent, x.count
-	s.mu.RUnlock()
-	out := make([]Point, 0, count)
-	var err error
-	for _, c := range chunks {
-		if out, err = c.read(out); err != nil {
-			return nil, err
+	for _, x := range o.series {
+		if x.count > 0 {
+			fn(x.key, x.latest)
 		}
 	}
-	return tidy(append(append(out, sealed...), recent...)), nil
 }
 
 // tidy sorts points and leaves each once.

@@ -13,12 +13,15 @@ import (
 )
 
 // A segment is a mark, chunks, a directory and a trailer: the directory's offset, its CRC-32C, and
-// the mark again. A chunk is one series: its CRC-32C, then timestamps and steps as differences of
-// differences, then values.
+// the mark again. A chunk is points of one series, sorted: its CRC-32C, then timestamps and steps
+// as differences of differences, then values. A long series has several.
 const (
-	segmentMark    = "BERTHPT1"
+	segmentMark    = "BERTHPT2"
+	oldSegmentMark = "BERTHPT1" // its directory does not have the first point of a chunk
 	segmentTrailer = 8 + 4 + len(segmentMark)
 	chunkHeader    = 4
+	// maxChunk is how many points a chunk has at most: readers have whole chunks in memory.
+	maxChunk = 16 << 10
 )
 
 // A segment is an open file of chunks. It never changes.
@@ -26,30 +29,19 @@ type segment struct {
 	f    *os.File
 	size int64
 	span span
+	lost map[int64]bool // damaged chunks that were reported, by where they are; see Set.lose
 }
 
-// A chunk is the points of a series in one segment.
+// A chunk is points of a series in one segment.
 type chunk struct {
-	seg    *segment
-	at     int64
-	size   int32
-	count  int32
-	latest Point
+	seg   *segment
+	at    int64
+	size  int32
+	count int32
+	first Point // nothing in the chunk is before it
 }
 
 var errSegment = errors.New("the segment is damaged")
-
-// read appends the chunk's points to out.
-func (c chunk) read(out []Point) ([]Point, error) {
-	b, err := c.load(nil)
-	if err != nil {
-		return nil, err
-	}
-	if out, err = decodeChunk(out, b[chunkHeader:], int(c.count)); err != nil {
-		return nil, fmt.Errorf("%s at %d: %w", c.seg.f.Name(), c.at, err)
-	}
-	return out, nil
-}
 
 // load reads the chunk's bytes, into b where there is room, and checks them.
 func (c chunk) load(b []byte) ([]byte, error) {
@@ -58,10 +50,12 @@ func (c chunk) load(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", c.seg.f.Name(), err)
 	}
 	if len(b) < chunkHeader || crc32.Checksum(b[chunkHeader:], castagnoli()) != binary.LittleEndian.Uint32(b) {
-		return nil, fmt.Errorf("%s at %d: %w", c.seg.f.Name(), c.at, errSegment)
+		return nil, c.damaged()
 	}
 	return b, nil
 }
+
+func (c chunk) damaged() error { return fmt.Errorf("%s at %d: %w", c.seg.f.Name(), c.at, errSegment) }
 
 func encodeChunk(b []byte, p []Point) []byte {
 	start := len(b)
@@ -85,44 +79,6 @@ func encodeChunk(b []byte, p []Point) []byte {
 	return b
 }
 
-// decodeChunk appends the points of a chunk, of which b is what follows its header.
-func decodeChunk(out []Point, b []byte, count int) ([]Point, error) {
-	if count > len(b)/8 {
-		return nil, errSegment
-	}
-	start := len(out)
-	var last, step int64
-	for range count {
-		d, n := binary.Varint(b)
-		if n <= 0 {
-			return nil, errSegment
-		}
-		b = b[n:]
-		step += d
-		last += step
-		out = append(out, Point{Timestamp: last})
-	}
-	p := out[start:]
-	last, step = 0, 0
-	for i := range p {
-		d, n := binary.Varint(b)
-		if n <= 0 {
-			return nil, errSegment
-		}
-		b = b[n:]
-		step += d
-		last += step
-		p[i].Step = last
-	}
-	if len(b) != 8*count {
-		return nil, errSegment
-	}
-	for i := range p {
-		p[i].Value = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return out, nil
-}
-
 // A part is one series of a segment that is written.
 type part struct {
 	x      *series
@@ -141,7 +97,7 @@ type segmentWriter struct {
 }
 
 func createSegment(path string, noSync bool) (*segmentWriter, error) {
-	temp := path + ".new" + strconv.Itoa(os.Getpid()) // see Options.Fresh
+	temp := path + ".new" + strconv.Itoa(os.Getpid()) // see Options.Leads
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -151,13 +107,21 @@ func createSegment(path string, noSync bool) (*segmentWriter, error) {
 	return w, nil
 }
 
-// add writes the points of a series, of which there is one at least.
-func (w *segmentWriter) add(x *series, points []Point) chunk {
+// add writes the points of a series, sorted and each once, as chunks.
+func (w *segmentWriter) add(x *series, points []Point) (chunks []chunk) {
+	for some := range slices.Chunk(points, maxChunk) {
+		chunks = append(chunks, w.chunk(x, some))
+	}
+	return chunks
+}
+
+func (w *segmentWriter) chunk(x *series, points []Point) chunk {
 	w.buf = encodeChunk(w.buf[:0], points)
-	c := chunk{seg: w.seg, at: w.at, size: int32(len(w.buf)), count: int32(len(points)), latest: points[0]}
+	c := chunk{seg: w.seg, at: w.at, size: int32(len(w.buf)), count: int32(len(points)), first: points[0]}
+	latest := points[0]
 	for _, q := range points[1:] {
-		if newer(q, c.latest) {
-			c.latest = q
+		if newer(q, latest) {
+			latest = q
 		}
 	}
 	w.w.Write(w.buf) //nolint:errcheck // Flush says it
@@ -168,10 +132,14 @@ func (w *segmentWriter) add(x *series, points []Point) chunk {
 	dir = binary.AppendUvarint(dir, uint64(c.at))
 	dir = binary.AppendUvarint(dir, uint64(c.size))
 	dir = binary.AppendUvarint(dir, uint64(c.count))
-	dir = binary.AppendVarint(dir, c.latest.Timestamp)
-	dir = binary.AppendVarint(dir, c.latest.Step)
-	w.dir = binary.LittleEndian.AppendUint64(dir, math.Float64bits(c.latest.Value))
+	w.dir = appendPoint(appendPoint(dir, latest), c.first)
 	return c
+}
+
+func appendPoint(b []byte, p Point) []byte {
+	b = binary.AppendVarint(b, p.Timestamp)
+	b = binary.AppendVarint(b, p.Step)
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(p.Value))
 }
 
 // discard gives the segment up.
@@ -210,12 +178,12 @@ func (w *segmentWriter) finish() (_ *segment, err error) {
 
 // writeSegment makes a segment durable under its name and returns its chunks, in the order of the
 // parts.
-func writeSegment(path string, parts []part, noSync bool) (*segment, []chunk, error) {
+func writeSegment(path string, parts []part, noSync bool) (*segment, [][]chunk, error) {
 	w, err := createSegment(path, noSync)
 	if err != nil {
 		return nil, nil, err
 	}
-	chunks := make([]chunk, len(parts))
+	chunks := make([][]chunk, len(parts))
 	for i, p := range parts {
 		chunks[i] = w.add(p.x, p.points)
 	}
@@ -223,11 +191,18 @@ func writeSegment(path string, parts []part, noSync bool) (*segment, []chunk, er
 	return seg, chunks, err
 }
 
+// An entry is what the directory of a segment has of a chunk.
+type entry struct {
+	owner, key string
+	chunk      chunk
+	latest     Point
+}
+
 // openSegment reads the directory of a segment.
-func openSegment(path string, each func(owner, key string, c chunk)) (_ *segment, err error) {
+func openSegment(path string) (_ *segment, entries []entry, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -237,37 +212,45 @@ func openSegment(path string, each func(owner, key string, c chunk)) (_ *segment
 	}()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	size := info.Size()
 	trailer := make([]byte, segmentTrailer)
 	if size < int64(len(segmentMark)+segmentTrailer) {
-		return nil, errSegment
+		return nil, nil, errSegment
 	}
 	if _, err := f.ReadAt(trailer, size-int64(segmentTrailer)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	at := binary.LittleEndian.Uint64(trailer)
-	if string(trailer[12:]) != segmentMark || at > uint64(size-int64(segmentTrailer)) {
-		return nil, errSegment
+	mark := string(trailer[12:])
+	if mark != segmentMark && mark != oldSegmentMark || at > uint64(size-int64(segmentTrailer)) {
+		return nil, nil, errSegment
 	}
 	dir := make([]byte, size-int64(segmentTrailer)-int64(at))
 	if _, err := f.ReadAt(dir, int64(at)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if crc32.Checksum(dir, castagnoli()) != binary.LittleEndian.Uint32(trailer[8:]) {
-		return nil, errSegment
+		return nil, nil, errSegment
 	}
 	seg := &segment{f: f, size: size}
 	c := cursor{b: dir}
 	for range c.uvarint() {
 		owner, key := c.text(), c.text()
 		x := chunk{seg: seg, at: int64(c.uvarint()), size: int32(c.uvarint()), count: int32(c.uvarint())}
-		x.latest = Point{Timestamp: c.varint(), Step: c.varint(), Value: c.float()}
-		if c.err != nil || x.at < 0 || x.size < 0 || x.count < 0 || x.at+int64(x.size) > int64(at) {
-			return nil, errSegment
+		latest := c.point()
+		x.first = Point{Timestamp: math.MinInt64, Step: math.MinInt64, Value: math.Inf(-1)}
+		if mark == segmentMark {
+			x.first = c.point()
 		}
-		each(owner, key, x)
+		if c.err != nil || x.at < 0 || x.size < 0 || x.count < 0 || x.at+int64(x.size) > int64(at) {
+			return nil, nil, errSegment
+		}
+		entries = append(entries, entry{owner, key, x, latest})
 	}
-	return seg, c.err
+	if c.err != nil {
+		return nil, nil, errSegment
+	}
+	return seg, entries, nil
 }

@@ -8,10 +8,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,7 +109,15 @@ func (c *Cluster) alone() error {
 	if err != nil {
 		return err
 	}
-	_ = exec.Command("ip", "link", "del", bridge).Run() //nolint:noctx // one that was left behind
+	b, err := io.ReadAll(f)
+	if err == nil && filepath.Dir(string(b)) == filepath.Clean(os.TempDir()) && strings.HasPrefix(filepath.Base(string(b)), "bk8s") { // of a test that was killed
+		old := &Cluster{dir: string(b), procs: map[string]*process{}}
+		old.clear()
+		os.RemoveAll(old.dir)
+	}
+	if err := note(f, c.dir); err != nil {
+		return err
+	}
 	for _, args := range [][]string{
 		{"link", "add", bridge, "type", "bridge"}, {"addr", "add", Gateway + "/24", "dev", bridge}, {"link", "set", bridge, "up"},
 	} {
@@ -116,6 +126,15 @@ func (c *Cluster) alone() error {
 		}
 	}
 	return nil
+}
+
+// note writes the directory of the cluster that runs into the file of the lock.
+func note(f *os.File, dir string) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(dir), 0)
+	return err
 }
 
 // write writes the configuration of all components.
@@ -268,6 +287,9 @@ func (c *Cluster) Kubectl(args ...string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
+// API is the host and the port of the API server.
+func (c *Cluster) API() (host, port string) { return "127.0.0.1", fmt.Sprint(c.ports["api"]) }
+
 // Apply makes the objects of a manifest.
 func (c *Cluster) Apply(t testing.TB, manifest string) {
 	t.Helper()
@@ -289,14 +311,21 @@ func (c *Cluster) run(t testing.TB, as, name string, args ...string) {
 	defer log.Close()
 	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{})} //nolint:noctx // it is stopped at the end of the test
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt of the test is not theirs
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	// An interrupt of the test is not theirs, but a test that is killed takes them with it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
 	go func() {
-		_ = p.cmd.Wait() // its log says why
+		runtime.LockOSThread() // whose end would be taken for that of the test
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // its log says why
+		}
 		close(p.ended)
 	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
 	c.procs[as] = p
 }
 

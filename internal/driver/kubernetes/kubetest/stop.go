@@ -3,10 +3,12 @@
 package kubetest
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,17 +39,12 @@ func (c *Cluster) Stop(t testing.TB) {
 	if c.names != nil {
 		c.names.conn.Close()
 	}
-	c.unmount()
-	c.removeNetworks()
-	_ = exec.Command("ip", "link", "del", bridge).Run() //nolint:noctx // as above
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + group)
-	for _, g := range append(groups, "/sys/fs/cgroup/"+group) {
-		removeGroup(g)
-	}
+	c.clear()
 	if c.forward != nil {
 		_ = os.WriteFile("/proc/sys/net/ipv4/ip_forward", c.forward, 0o600)
 	}
 	if c.lock != nil {
+		_ = note(c.lock, "")
 		c.lock.Close()
 	}
 	if t.Failed() {
@@ -55,6 +52,64 @@ func (c *Cluster) Stop(t testing.TB) {
 		return
 	}
 	os.RemoveAll(c.dir)
+}
+
+// clear removes what is left once the components have ended: containers with what watches them,
+// mounts, networks and control groups.
+func (c *Cluster) clear() {
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + group)
+	groups = append(groups, "/sys/fs/cgroup/"+group)
+	for range 50 {
+		left := c.watchers()
+		for _, g := range groups {
+			left = append(left, members(g)...)
+		}
+		if len(left) == 0 {
+			break
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	c.unmount()
+	c.removeNetworks()
+	_ = exec.Command("ip", "link", "del", bridge).Run() //nolint:noctx // it returns at once
+	for _, g := range groups {
+		removeGroup(g)
+	}
+}
+
+// watchers are the processes of containerd's that watch containers of this cluster.
+func (c *Cluster) watchers() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range all {
+		b, err := os.ReadFile(f)
+		if err != nil || !strings.Contains(string(b), c.dir+"/c.sock") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// members are the processes in a control group and those below it.
+func members(dir string) (pids []int) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil //nolint:nilerr // groups come and go
+		}
+		b, _ := os.ReadFile(path)
+		for word := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
 }
 
 func (c *Cluster) ctr(args ...string) ([]byte, error) {

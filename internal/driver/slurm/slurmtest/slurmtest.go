@@ -11,7 +11,10 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -22,6 +25,8 @@ type Cluster struct {
 	dir   string
 	nodes int
 	procs map[string]*process
+	dbd   string // port of slurmdbd
+	db    string // port of its database
 }
 
 type process struct {
@@ -33,12 +38,16 @@ type process struct {
 // find it for the length of the test. extra are more lines of slurm.conf.
 func Start(t testing.TB, nodes, cpus int, extra ...string) *Cluster {
 	t.Helper()
-	for _, name := range []string{"munged", "slurmctld", "slurmd", "sbatch"} {
+	need := []string{"munged", "slurmctld", "slurmd", "sbatch"}
+	if slices.Contains(extra, Accounts) {
+		need = append(need, "slurmdbd", "mariadbd", "mariadb-install-db")
+	}
+	for _, name := range need {
 		if _, err := exec.LookPath(name); err != nil {
 			if strings.Contains(os.Getenv("BERTH_REQUIRE_ENGINES"), "slurm") {
 				t.Fatal(err)
 			}
-			t.Skip("Slurm is not installed")
+			t.Skipf("Slurm is not installed: %v", err)
 		}
 	}
 	dir, err := os.MkdirTemp("", "bslurm") // not t.TempDir: munge wants a path that others cannot write to
@@ -54,6 +63,9 @@ func Start(t testing.TB, nodes, cpus int, extra ...string) *Cluster {
 	m := filepath.Join(dir, "munge")
 	c.run(t, "munged", "--foreground", "--force", "--key-file="+m+"/key", "--socket="+m+"/sock", "--pid-file="+m+"/pid", "--log-file="+m+"/log", "--seed-file="+m+"/seed")
 	c.until(t, "munge", func() bool { return c.ok("munge", "-n", "-S", m+"/sock") })
+	if slices.Contains(extra, Accounts) {
+		c.Accounting(t)
+	}
 	c.Controller(t)
 	for i := range nodes {
 		c.Node(t, i+1)
@@ -80,7 +92,11 @@ func (c *Cluster) configure(nodes, cpus int, extra []string) error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(nodes + 1)
+	ports, err := freePorts(nodes + 1 + clouds)
+	if err != nil {
+		return err
+	}
+	extra, err = c.clouds(extra, host, ports[nodes+1:], cpus)
 	if err != nil {
 		return err
 	}
@@ -94,12 +110,67 @@ func (c *Cluster) configure(nodes, cpus int, extra []string) error {
 		"SlurmdParameters=config_overrides", "SchedulerType=sched/backfill", "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
 		"MinJobAge=300", "KillWait=5", "MessageTimeout=20", "SlurmctldTimeout=60", "SlurmdTimeout=60", "AccountingStorageType=accounting_storage/none",
 	}
-	lines = append(lines, extra...)
+	if lines, err = c.cgroups(append(lines, extra...)); err != nil {
+		return err
+	}
+	if lines, err = c.accounts(lines); err != nil {
+		return err
+	}
 	for i := range nodes {
 		lines = append(lines, fmt.Sprintf("NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=4000 State=UNKNOWN", i+1, host, ports[i+1], cpus))
 	}
 	lines = append(lines, fmt.Sprintf("PartitionName=main Nodes=n[1-%d] Default=YES MaxTime=INFINITE State=UP", nodes))
 	return os.WriteFile(c.Conf, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
+// Cloud is a line for Start: it adds two nodes, c1 and c2, in a partition called cloud, that are
+// started when a job needs them and ended when they have been idle for some seconds.
+const Cloud = "#cloud"
+
+// clouds is how many nodes Cloud adds.
+const clouds = 2
+
+// clouds replaces Cloud by what it means.
+func (c *Cluster) clouds(extra []string, host string, ports []int, cpus int) ([]string, error) {
+	i := slices.Index(extra, Cloud)
+	if i < 0 {
+		return extra, nil
+	}
+	const head = "#!/bin/sh\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin SLURM_CONF=%[1]s/slurm.conf\nexec </dev/null >>%[1]s/power.log 2>&1\n" +
+		"for n in $(timeout 10 scontrol show hostnames \"$1\"); do\n"
+	resume := fmt.Sprintf(head+"mkdir -p %[1]s/spool-$n; setsid slurmd -b -f %[1]s/slurm.conf -N $n\ndone\n", c.dir)
+	suspend := fmt.Sprintf(head+"kill -KILL $(cat %[1]s/slurmd-$n.pid)\ndone\n", c.dir) // SIGTERM is blocked in it
+	err := errors.Join(os.WriteFile(c.dir+"/resume", []byte(resume), 0o755), os.WriteFile(c.dir+"/suspend", []byte(suspend), 0o755))
+	lines := []string{
+		"ResumeProgram=" + c.dir + "/resume", "SuspendProgram=" + c.dir + "/suspend", "SuspendTime=4", "SuspendTimeout=4", "ResumeTimeout=60",
+		"SuspendExcParts=main", "SlurmctldParameters=idle_on_node_suspend,power_save_interval=1,power_save_min_interval=0",
+	}
+	for k := range clouds {
+		lines = append(lines, fmt.Sprintf("NodeName=c%d NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=4000 State=CLOUD", k+1, host, ports[k], cpus))
+	}
+	lines = append(lines, fmt.Sprintf("PartitionName=cloud Nodes=c[1-%d] MaxTime=INFINITE State=UP", clouds))
+	return slices.Concat(extra[:i], lines, extra[i+1:]), err
+}
+
+// Cgroup is a line for Start: the memory of jobs is limited, and their processes are found, by
+// control groups.
+const Cgroup = "#cgroup"
+
+// cgroups replaces Cgroup by what it means.
+func (c *Cluster) cgroups(lines []string) ([]string, error) {
+	i := slices.Index(lines, Cgroup)
+	if i < 0 {
+		return lines, nil
+	}
+	version := "cgroup/v1"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		version = "cgroup/v2"
+	}
+	lines = slices.DeleteFunc(slices.Delete(lines, i, i+1), func(l string) bool {
+		return strings.HasPrefix(l, "ProctrackType=") || strings.HasPrefix(l, "TaskPlugin=")
+	})
+	err := os.WriteFile(filepath.Join(c.dir, "cgroup.conf"), []byte("CgroupPlugin="+version+"\nConstrainRAMSpace=yes\n"), 0o644)
+	return append(lines, "ProctrackType=proctrack/cgroup", "TaskPlugin=task/cgroup"), err
 }
 
 // freePorts are ports that nobody listens at.
@@ -222,18 +293,33 @@ func (c *Cluster) Cancel() {
 	}
 }
 
+// isSlurmd says whether a process still is what its file says.
+func isSlurmd(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && strings.TrimSpace(string(b)) == "slurmd"
+}
+
 // stop ends all jobs and then everything else.
 func (c *Cluster) stop(t testing.TB) {
 	if c.procs["slurmctld"] != nil {
 		c.Cancel()
 	}
 	for name := range c.procs {
-		if name != "munged" {
+		if name != "munged" && name != "mariadbd" {
 			c.Kill(name)
 		}
 	}
-	if c.procs["munged"] != nil {
-		c.Kill("munged")
+	pids, _ := filepath.Glob(c.dir + "/slurmd-c*.pid")
+	for _, path := range pids { // those were started by the controller
+		b, _ := os.ReadFile(path)
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && pid > 1 && isSlurmd(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	for _, name := range []string{"mariadbd", "munged"} {
+		if c.procs[name] != nil {
+			c.Kill(name)
+		}
 	}
 	if t.Failed() {
 		t.Logf("kept: %s", c.dir)

@@ -118,6 +118,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
 	case r.Method == http.MethodPut:
 		s.put(w, r, name)
+	case r.Method == http.MethodDelete:
+		s.mu.Lock()
+		_, ok := s.blobs[name]
+		delete(s.blobs, name)
+		s.mu.Unlock()
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
 	case r.Method == http.MethodPost:
 		w.Header().Set("X-Ms-Error-Code", "UnsupportedOperation")
 		w.WriteHeader(http.StatusBadRequest)

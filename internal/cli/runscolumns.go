@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth/client"
+)
+
+// A runColumn is something that `berth runs --columns` shows of a run.
+type runColumn struct {
+	name string
+	of   func(r *client.Run) string
+}
+
+// plainColumns are the columns that every run has. experiments has names by id.
+func plainColumns(experiments map[string]string) []runColumn {
+	return []runColumn{
+		{"run", func(r *client.Run) string { return r.Info.ID }},
+		{"name", func(r *client.Run) string { return r.Info.Name }},
+		{"status", func(r *client.Run) string { return r.Info.Status }},
+		{"experiment", func(r *client.Run) string { return experiments[r.Info.Experiment] }},
+		{"user", func(r *client.Run) string { return r.Info.User }},
+		{"started", func(r *client.Run) string { return isoTime(r.Info.Start) }},
+		{"ended", func(r *client.Run) string { return isoTime(r.Info.End) }},
+		{"duration", func(r *client.Run) string {
+			if r.Info.End == 0 {
+				return ""
+			}
+			return fmt.Sprint(time.Duration(r.Info.End-r.Info.Start) * time.Millisecond)
+		}},
+	}
+}
+
+func columnNames(columns []runColumn) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// runColumns reads --columns: names of plain columns, and metrics.KEY, params.KEY and tags.KEY.
+func runColumns(names []string, experiments map[string]string) ([]runColumn, error) {
+	plain := plainColumns(experiments)
+	out := make([]runColumn, 0, len(names))
+	for _, name := range names {
+		kind, key, dotted := strings.Cut(name, ".")
+		var of func(*client.Run) string
+		i := slices.IndexFunc(plain, func(c runColumn) bool { return c.name == name })
+		switch {
+		case i >= 0:
+			of = plain[i].of
+		case dotted && key == "":
+			of = nil
+		case dotted && kind == "metrics":
+			of = func(r *client.Run) string { return metricOf(r, key) }
+		case dotted && kind == "params":
+			of = func(r *client.Run) string { return pairOf(r.Data.Params, key) }
+		case dotted && kind == "tags":
+			of = func(r *client.Run) string { return pairOf(r.Data.Tags, key) }
+		}
+		if of == nil {
+			known := columnNames(plain)
+			return nil, usagef("--columns %s: the columns are %s, metrics.KEY, params.KEY and tags.KEY", name, strings.Join(known, ", "))
+		}
+		out = append(out, runColumn{name, of})
+	}
+	return out, nil
+}
+
+// printRunColumns prints chosen columns of runs: as a table, as lines of values, or as objects.
+func (s *session) printRunColumns(runs []client.Run, columns []runColumn) error {
+	if s.format.chosen() {
+		rows := make([]any, len(runs))
+		for i := range runs {
+			values, object := make([]any, len(columns)), map[string]any{}
+			for k, c := range columns {
+				values[k] = c.of(&runs[i])
+				object[c.name] = values[k]
+			}
+			if rows[i] = any(object); s.format.name == "tsv" && s.format.query == "" {
+				rows[i] = values
+			}
+		}
+		return s.print(rows)
+	}
+	t := table{}
+	for _, c := range columns {
+		t.header = append(t.header, legible(strings.ToUpper(c.name)))
+	}
+	for i := range runs {
+		cells := make([]cell, len(columns))
+		for k, c := range columns {
+			cells[k] = cell{oneLine(c.of(&runs[i])), ""}
+		}
+		t.add(cells...)
+	}
+	return s.printRows(t)
+}

@@ -1,0 +1,101 @@
+package group
+
+import (
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"unicode"
+)
+
+// How much of the end of a log is looked at for what went wrong, and how much of it is told.
+const (
+	failureTail = 32 << 10
+	failureLen  = 300
+)
+
+// LastError is the line of a log that says what went wrong, "" when none does.
+func LastError(path string) string {
+	// The command may be able to write where logs are: neither is a link followed nor a pipe waited
+	// for.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	tail, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-failureTail), failureTail))
+	if err != nil {
+		return ""
+	}
+	return failureLine(string(tail))
+}
+
+// failureLine is the line of a program's last output that says what went wrong: the end of Python's
+// last traceback, or else the last line that has the words with which shells, compilers, R, Julia
+// and others begin such lines.
+func failureLine(tail string) string {
+	lines := strings.Split(strings.ReplaceAll(tail, "\r\n", "\n"), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.HasPrefix(lines[i], "Traceback (most recent call last)") {
+			for _, l := range lines[i+1:] {
+				if l != "" && l[0] != ' ' {
+					return oneLine(l)
+				}
+			}
+		}
+	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !saysFailure(lines[i]) {
+			continue
+		}
+		line := strings.TrimSpace(lines[i])
+		if strings.HasSuffix(line, ":") && i+1 < len(lines) { // R and others go on in the next
+			line += " " + strings.TrimSpace(lines[i+1])
+		}
+		return oneLine(line)
+	}
+	return ""
+}
+
+// saysFailure says whether a line tells that something failed.
+func saysFailure(line string) bool {
+	for _, words := range []string{
+		"Error:", "error:", "ERROR:", "Error in ", "Exception:", "exception:", "fatal:", "Fatal:", "FATAL", "panic:", "panicked at",
+		"command not found", ": not found", "No such file or directory", "Permission denied", "Segmentation fault",
+	} {
+		if strings.Contains(line, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneLine is text without what would control a terminal, and not too long.
+func oneLine(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if i := strings.LastIndexByte(strings.TrimRight(text, "\r"), '\r'); i >= 0 { // what a progress bar left
+		text = text[i+1:]
+	}
+	for i := strings.Index(text, "\x1b["); i >= 0; i = strings.Index(text, "\x1b[") { // colours
+		end := strings.IndexFunc(text[i+2:], unicode.IsLetter)
+		if end < 0 {
+			text = text[:i]
+			break
+		}
+		text = text[:i] + text[i+2+end+1:]
+	}
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == ' ' {
+			return r
+		}
+		return -1
+	}, text))
+	if r := []rune(text); len(r) > failureLen {
+		text = string(r[:failureLen]) + "…"
+	}
+	return text
+}

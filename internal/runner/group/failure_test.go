@@ -1,0 +1,34 @@
+package group
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFailureLine finds what went wrong at the end of the output of programs.
+func TestFailureLine(t *testing.T) {
+	for _, tt := range []struct{ name, tail, want string }{
+		{"nothing", "epoch 1\nepoch 2 error 0.3\n", ""},
+		{"empty", "", ""},
+		{"python", "start\nTraceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\nValueError: must be positive\nand not -1\n", "ValueError: must be positive"},
+		{
+			"python, of two", "Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n" +
+				"Traceback (most recent call last):\n  File \"b.py\"\nmine.Trouble: no data\nwandb: finished\n", "mine.Trouble: no data",
+		},
+		{"python, syntax", "  File \"a.py\", line 1\n    def\n       ^\nSyntaxError: invalid syntax\n", "SyntaxError: invalid syntax"},
+		{"python, cut off", "Traceback (most recent call last):\n  File \"a.py\"\n", ""},
+		{"shell", "sh: 1: nvidia-smi: not found\n", "sh: 1: nvidia-smi: not found"},
+		{"R", "Error in log(-1) : \n  NaNs produced\nExecution halted\n", "Error in log(-1) : NaNs produced"},
+		{"Julia", "ERROR: LoadError: DomainError with -1.0\nStacktrace:\n [1] top-level\n", "ERROR: LoadError: DomainError with -1.0"},
+		{"compiler", "a.c: In function 'main':\na.c:3:5: error: 'x' undeclared\n", "a.c:3:5: error: 'x' undeclared"},
+		{"Go", "panic: runtime error: index out of range\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:3\nexit status 2\n", "panic: runtime error: index out of range"},
+		{"bar and escapes", "10%\r20%\rTraceback (most recent call last)\n10%\r\x1b[31mRuntimeError: \x00bad\x1b[0m\xff\r\n", "RuntimeError: bad\uFFFD"},
+	} {
+		if got := failureLine(tt.tail); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if got := failureLine("Error: " + strings.Repeat("é", 1000)); len([]rune(got)) != failureLen+1 {
+		t.Errorf("%d characters", len([]rune(got)))
+	}
+}

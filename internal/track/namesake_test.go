@@ -1,0 +1,77 @@
+package track_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
+)
+
+// TestNameOfJobUsedAgain: a job has the name of one that was deleted, of somebody else. Its files
+// are its user's, and a new job does not get such a name.
+func TestNameOfJobUsedAgain(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	s.addJob("train", "ann", "mine")
+	uri := at(ann.must("GET", "runs/get?run_id=train", nil), "run", "info", "artifact_uri").(string)
+	path := "/api/2.0/mlflow-artifacts/artifacts/" + uri[len("mlflow-artifacts:/"):] + "/f"
+	put := func(s *server, want int) {
+		t.Helper()
+		if code, _, out := s.raw("PUT", path, "", "x"); code != want {
+			t.Errorf("%s: %d %s, want %d", s.who.User, code, out, want)
+		}
+	}
+	put(ann, http.StatusOK)
+	put(bob, http.StatusForbidden)
+	check := func(name, user string) (err error) {
+		t.Helper()
+		_ = s.db.View(t.Context(), func(tx *store.Tx) error { err = track.CheckJob(tx, s.ws.Key, name, user); return nil })
+		return err
+	}
+	err := s.db.Update(t.Context(), func(tx *store.Tx) error { return tx.Delete(s.ws.Key, "jobs", "train", "") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(ann, http.StatusOK)
+	put(bob, http.StatusForbidden)
+	for _, name := range []string{"train", "Train"} {
+		if err := check(name, "bob"); berth.CodeOf(err) != berth.Conflict {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := check("train", "ann"); err != nil {
+		t.Error(err)
+	}
+	if err := check("other", "bob"); err != nil {
+		t.Error(err)
+	}
+	s.addJob("train", "bob", "mine") // as a server before did, and steps of pipelines have
+	put(bob, http.StatusOK)
+	put(ann, http.StatusForbidden)
+}
+
+// TestOthersJobsAreNotDeleted: what is deleted is removed with its files later.
+func TestOthersJobsAreNotDeleted(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	job := s.as(s.addJob("train", "ann", "mine"))
+	exp := at(job.must("GET", "experiments/get-by-name?experiment_name=mine", nil), "experiment", "experiment_id").(string)
+	model := at(job.must("POST", "logged-models", obj{"experiment_id": exp, "name": "m"}), "model", "info", "model_id").(string)
+	run := at(job.must("POST", "runs/create", obj{"experiment_id": exp}), "run", "info", "run_id").(string)
+	bobs := at(bob.must("POST", "runs/create", obj{"experiment_id": exp}), "run", "info", "run_id").(string)
+	for _, id := range []string{run, "train"} {
+		bob.want(http.StatusForbidden, "POST", "runs/delete", obj{"run_id": id})
+	}
+	bob.want(http.StatusForbidden, "DELETE", "logged-models/"+model, nil)
+	bob.want(http.StatusForbidden, "POST", "experiments/delete", obj{"experiment_id": exp})
+	if r := bob.must("GET", "runs/get?run_id="+bobs, nil); at(r, "run", "info", "lifecycle_stage") != "active" {
+		t.Errorf("half deleted: %v", r)
+	}
+	ann.must("POST", "runs/delete", obj{"run_id": bobs}) // nobody's job made it
+	ann.must("POST", "runs/delete", obj{"run_id": run})
+	ann.must("DELETE", "logged-models/"+model, nil)
+	bob.must("POST", "runs/restore", obj{"run_id": run})
+	s.as(track.Caller{User: "root", Write: true, Admin: true}).must("POST", "experiments/delete", obj{"experiment_id": exp})
+}

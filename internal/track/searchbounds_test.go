@@ -1,0 +1,106 @@
+package track_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestSearchIsBounded: what one search may ask for is limited.
+func TestSearchIsBounded(t *testing.T) {
+	s := start(t, t.TempDir())
+	var orders []string
+	for i := range 1000 {
+		orders = append(orders, fmt.Sprint("tags.t", i))
+	}
+	s.want(400, "POST", "runs/search", obj{"experiment_ids": []string{"0"}, "order_by": orders})
+	s.want(200, "POST", "runs/search", obj{"experiment_ids": []string{"0"}, "order_by": orders[:20]})
+	s.want(400, "POST", "runs/search", obj{"experiment_ids": []string{"0"}, "filter": "tags.t LIKE '%" + strings.Repeat("a_", 2500) + "b'"})
+	for range 5 {
+		s.newRun("0", obj{"tags": []obj{{"key": "t", "value": strings.Repeat("a", 5000)}}})
+	}
+	got := s.must("POST", "runs/search", obj{"experiment_ids": []string{"0"}, "filter": "tags.t LIKE '%" + strings.Repeat("a", 2500) + "%'"})
+	if n := len(got["runs"].([]any)); n != 5 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// TestJobSearchesItsRuns: a job finds the runs that it may read, and no others of its experiment.
+func TestJobSearchesItsRuns(t *testing.T) {
+	s := start(t, t.TempDir())
+	job := s.as(s.addJob("train", "ann", "mine"))
+	exp := at(job.must("GET", "experiments/get-by-name?experiment_name=mine", nil), "experiment", "experiment_id").(string)
+	nested := job.newRun(exp, nil)
+	for range 3 {
+		s.newRun(exp, obj{"tags": []obj{{"key": "secret", "value": "bob's"}}})
+	}
+	var found []string
+	query := obj{"experiment_ids": []string{exp}, "max_results": 1}
+	for {
+		got := job.must("POST", "runs/search", query)
+		runs, _ := got["runs"].([]any)
+		for _, r := range runs {
+			found = append(found, at(r, "info", "run_id").(string))
+		}
+		if query["page_token"] = got["next_page_token"]; query["page_token"] == nil {
+			break
+		}
+	}
+	if len(found) != 2 || !strings.Contains(strings.Join(found, " "), nested) || !strings.Contains(strings.Join(found, " "), "train") {
+		t.Errorf("the job finds %v", found)
+	}
+}
+
+// TestLoggedSearchIsBounded: a search of logged models has few orders and datasets.
+func TestLoggedSearchIsBounded(t *testing.T) {
+	s := start(t, t.TempDir())
+	search := func(status, orders, datasets int) {
+		t.Helper()
+		body := obj{"experiment_ids": []string{"0"}}
+		var by, on []obj
+		for range orders {
+			by = append(by, obj{"field_name": "metrics.m"})
+		}
+		for range datasets {
+			on = append(on, obj{"dataset_name": "d"})
+		}
+		body["order_by"], body["datasets"] = by, on
+		s.want(status, "POST", "logged-models/search", body)
+	}
+	search(200, 20, 100)
+	search(400, 21, 0)
+	search(400, 0, 101)
+}
+
+// TestLoggedSearchReadsMetricsOnce: a search of logged models looks at the metrics of each once,
+// however many of them its filter and its order name.
+func TestLoggedSearchReadsMetricsOnce(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	const models, series, most = 3, 400, 20
+	for range models {
+		id := at(s.must("POST", "logged-models", obj{"experiment_id": "0", "name": "m"}), "model", "info", "model_id").(string)
+		var metrics []obj
+		for i := range series {
+			metrics = append(metrics, obj{"key": fmt.Sprint("m", i), "value": i, "timestamp": 1, "model_id": id})
+		}
+		s.must("POST", "runs/log-batch", obj{"run_id": run, "metrics": metrics})
+	}
+	search := func(n int) float64 {
+		var filter []string
+		var by []obj
+		for i := range n {
+			filter = append(filter, fmt.Sprintf("metrics.m%d >= %d", i, i))
+			by = append(by, obj{"field_name": fmt.Sprint("metrics.m", i)})
+		}
+		body := text(t, obj{"experiment_ids": []string{"0"}, "filter": strings.Join(filter, " AND "), "order_by": by, "page_token": "eyJvZmZzZXQiOiAxMH0="})
+		return testing.AllocsPerRun(2, func() {
+			if code, _, out := s.raw("POST", "/api/2.0/mlflow/logged-models/search", "application/json", body); code != 200 {
+				t.Fatal(out)
+			}
+		})
+	}
+	if one, many := search(1), search(most); many > 3*one {
+		t.Errorf("%v allocations with one metric, %v with %d", one, many, most)
+	}
+}
