@@ -67,35 +67,56 @@ func (c *Control) stopTask(ctx context.Context, p *placement, s driver.Stop) {
 // time.
 const stopPause = 200 * time.Millisecond
 
-// removeTask lets the driver forget a task that has ended.
-func (c *Control) removeTask(ctx context.Context, p *placement) {
+// removeEnded lets the driver forget a task that has ended. For its target, a gang that was started
+// as a whole is over when its last task is: until then its tasks stay, and none of them is stopped
+// for that.
+func (c *Control) removeEnded(ctx context.Context, p *placement) {
+	all := []*placement{p}
+	if c.ganged(&p.task) {
+		id := p.task.Gang()
+		all = append(c.endedOfGangs[id], p)
+		for _, other := range c.state.placed {
+			if other.task.Gang() == id {
+				c.endedOfGangs[id] = all
+				return
+			}
+		}
+		delete(c.endedOfGangs, id)
+	}
 	target := c.target(c.state, &p.task)
 	c.acts.Go(func() {
-		h, ok, _ := p.find(ctx, target)
-		if !ok {
-			return
-		}
-		err := target.Driver.Remove(ctx, h)
-		// Whatever it reported, it runs. That is so for a moment at the end of every task; later it
-		// is ended.
-		for wait := removePause; berth.CodeOf(err) == berth.Conflict && wait < 16*removePause; wait *= 2 {
-			if wait == 4*removePause {
-				c.o.Log.Warn("stopping a task that was reported to have ended", "task", p.task.ID)
-				if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace, Cause: "canceled", Why: "it was reported to have ended"}); err != nil && ctx.Err() == nil {
-					c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(wait):
-			}
-			err = target.Driver.Remove(ctx, h)
-		}
-		if err != nil && ctx.Err() == nil {
-			c.o.Log.Debug("task not removed; a later sweep does it", "task", p.task.ID, "err", err)
+		for _, p := range all {
+			c.removeTask(ctx, target, p)
 		}
 	})
+}
+
+// removeTask removes a task from its target, and stops it if it is not over.
+func (c *Control) removeTask(ctx context.Context, target Target, p *placement) {
+	h, ok, _ := p.find(ctx, target)
+	if !ok {
+		return
+	}
+	err := target.Driver.Remove(ctx, h)
+	// Whatever it reported, it runs. That is so for a moment at the end of every task; later it is
+	// ended.
+	for wait := removePause; berth.CodeOf(err) == berth.Conflict && wait < 16*removePause; wait *= 2 {
+		if wait == 4*removePause {
+			c.o.Log.Warn("stopping a task that was reported to have ended", "task", p.task.ID)
+			if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace, Cause: "canceled", Why: "it was reported to have ended"}); err != nil && ctx.Err() == nil {
+				c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		err = target.Driver.Remove(ctx, h)
+	}
+	if err != nil && ctx.Err() == nil {
+		c.o.Log.Debug("task not removed; a later sweep does it", "task", p.task.ID, "err", err)
+	}
 }
 
 // removePause is how long a task that has just reported its end may take to be over.

@@ -109,6 +109,8 @@ type Control struct {
 	// unanswered are tasks that ended while Start had not answered: only when it has may their
 	// targets forget them.
 	unanswered map[berth.TaskID]*placement
+	// endedOfGangs are tasks that ended and whose gangs go on, by gang.
+	endedOfGangs map[string][]*placement
 }
 
 // New returns a Control that does nothing until Run.
@@ -124,7 +126,7 @@ func New(o Options) *Control {
 		logged: map[jobKey]logProgress{}, endRates: map[string]*endRate{}, logs: logFolders{dir: o.Blobs.Dir()},
 		nodeCalls: map[string]*nodeCall{}, removing: map[string]bool{}, observations: make(chan observation), checked: make(chan struct{}),
 		watched: map[*driver.Target]bool{}, hints: make(chan struct{}, 1),
-		missed: map[*driver.Target]bool{}, observing: map[*driver.Target]bool{}, unanswered: map[berth.TaskID]*placement{},
+		missed: map[*driver.Target]bool{}, observing: map[*driver.Target]bool{}, unanswered: map[berth.TaskID]*placement{}, endedOfGangs: map[string][]*placement{},
 	}
 }
 

@@ -64,7 +64,7 @@ func (c *Control) act(ctx context.Context, cy *cycle) {
 		default:
 			c.unanswered[p.task.ID] = p
 		}
-		c.removeTask(ctx, p)
+		c.removeEnded(ctx, p)
 	}
 	for _, s := range pl.nodeMoves {
 		c.o.Moved(s[0], s[1])

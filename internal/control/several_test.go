@@ -85,6 +85,45 @@ func TestGangOnTarget(t *testing.T) {
 	})
 }
 
+// TestGangEndsUnevenly: a task of a gang that ends long before the others does not end them, and all
+// of them are removed once the last is over.
+func TestGangEndsUnevenly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		far := withFar(t, p, "site", fake.Options{Gangs: 3})
+		p.machineIs("site", berth.AttachedState{
+			TokenHash: "x", Machine: "m", Host: "h", Connected: true, Session: "1", Since: time.Now(), Slots: 10, Distributed: true, MaxNodes: 3,
+		})
+		for _, restarted := range []bool{false, true} {
+			name := "a"
+			if restarted {
+				name = "b"
+			}
+			p.on("site", name, "forever", twoNodes)
+			p.until(name, berth.Running)
+			tasks := p.tasks(name)
+			far.Finish(tasks[0].ID, berth.Exit{})
+			time.Sleep(time.Minute)
+			if restarted {
+				p.stop()
+				p.run()
+				time.Sleep(time.Minute)
+			}
+			if n := far.Running(); n != 1 {
+				t.Fatalf("%d tasks run after one of two has ended", n)
+			}
+			far.Finish(tasks[1].ID, berth.Exit{})
+			p.until(name, berth.Completed)
+			time.Sleep(time.Minute)
+			for _, task := range tasks {
+				if _, ok := far.Launch(task.ID); ok && !restarted { // whoever starts again removes it with the next observation
+					t.Errorf("task %s was not removed", task.ID)
+				}
+			}
+		}
+	})
+}
+
 // TestMachinesAsOne: of several machines that are attached together each is a node. Jobs go to
 // those that are there, a job of several nodes to several of them, and what was meant for one that
 // is away goes to another.

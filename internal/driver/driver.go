@@ -218,7 +218,7 @@ type Ganger interface {
 	//
 	// Observe, Stop and Remove are about single tasks, but a gang ends together: once one task was
 	// stopped, was lost or failed, the target may end the others, whose exit then has that cause or
-	// the cause "peer".
+	// the cause "peer". As long as one task runs, Remove of another may be Conflict.
 	StartGang(ctx context.Context, all []berth.Launch) ([]Handle, error)
 }
 

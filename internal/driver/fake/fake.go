@@ -68,6 +68,7 @@ type task struct {
 	seq     int
 	exit    *berth.Exit
 	timer   *time.Timer
+	gang    []berth.TaskID // the tasks that were started with it, itself included; nil without a gang
 }
 
 // New makes a target.
@@ -165,8 +166,15 @@ func (d *Driver) StartGang(_ context.Context, all []berth.Launch) (hs []driver.H
 			return nil, err
 		}
 	}
+	gang := make([]berth.TaskID, len(all))
+	for i, l := range all {
+		gang[i] = l.Task
+	}
 	for _, l := range all {
 		h, serr := d.start(l)
+		if t := d.tasks[l.Task]; t != nil {
+			t.gang = gang
+		}
 		if hs = append(hs, h); serr != nil {
 			err = serr // the answer is lost, and the rest is started all the same
 		}
@@ -225,16 +233,40 @@ func (d *Driver) Observe(context.Context) ([]driver.Observed, error) {
 	return all, nil
 }
 
-// Stop is [driver.Driver.Stop].
+// Stop is [driver.Driver.Stop]. Like those of real targets, a gang is stopped as a whole.
 func (d *Driver) Stop(_ context.Context, h driver.Handle, s driver.Stop) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.broken["stop"]; err != nil {
 		return err
 	}
-	t := d.tasks[taskOf(h)]
-	if t == nil || t.state == berth.TaskDone {
+	for _, t := range d.together(taskOf(h)) {
+		d.stop(t, s)
+	}
+	return nil
+}
+
+// together are a task that is there and those of its gang.
+func (d *Driver) together(id berth.TaskID) (all []*task) {
+	t := d.tasks[id]
+	switch {
+	case t == nil:
 		return nil
+	case t.gang == nil:
+		return []*task{t}
+	}
+	for _, id := range t.gang {
+		if t := d.tasks[id]; t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// stop ends a task that is not over.
+func (d *Driver) stop(t *task, s driver.Stop) {
+	if t.state == berth.TaskDone {
+		return
 	}
 	t.outcome.Exit = berth.Exit{
 		Code: 143, Signal: "SIGTERM", Cause: cmp.Or(s.Cause, "canceled"), Reason: cmp.Or(s.Why, "it was asked to stop"),
@@ -245,7 +277,6 @@ func (d *Driver) Stop(_ context.Context, h driver.Handle, s driver.Stop) error {
 	} else {
 		d.end(t)
 	}
-	return nil
 }
 
 // Remove is [driver.Driver.Remove].
@@ -255,14 +286,12 @@ func (d *Driver) Remove(_ context.Context, h driver.Handle) error {
 	if err := d.broken["remove"]; err != nil {
 		return err
 	}
-	t := d.tasks[taskOf(h)]
-	if t == nil {
-		return nil
+	for _, t := range d.together(taskOf(h)) {
+		if t.state != berth.TaskDone {
+			return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", t.launch.Task)
+		}
 	}
-	if t.state != berth.TaskDone {
-		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", t.launch.Task)
-	}
-	delete(d.tasks, t.launch.Task)
+	delete(d.tasks, taskOf(h))
 	return nil
 }
 
