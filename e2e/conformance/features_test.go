@@ -73,7 +73,7 @@ func features() []feature {
 		{group: "distribution", name: "`pytorch`, processes on one node", job: "command: test \"$WORLD_SIZE\" = 2 && test -n \"$MASTER_PORT\" && echo YES\ndistribution: {type: pytorch, process_count_per_instance: 2}\n"},
 		{group: "distribution", name: "`mpi`, processes on one node", job: "command: test \"$OMPI_COMM_WORLD_SIZE\" = 2 && echo YES\ndistribution: {type: mpi, process_count_per_instance: 2}\n"},
 		{group: "distribution", name: "`tensorflow`", job: "command: echo \"$TF_CONFIG\" | grep -q worker && echo YES\ndistribution: {type: tensorflow, worker_count: 1}\n"},
-		{group: "distribution", name: "`resources.instance_count: 2`", job: "command: test \"$AZUREML_NODE_COUNT\" = 2 && echo YES\nresources: {instance_count: 2}\n"},
+		{group: "distribution", name: "`resources.instance_count: 2`", job: "command: test \"$AZUREML_NODE_COUNT\" = 2 && sleep $((NODE_RANK * 8)) && echo YES\nresources: {instance_count: 2}\n"},
 		{group: "limits", name: "`limits.timeout`", job: "command: sleep 600\nlimits: {timeout: 2}\n", ok: func(c *cell) bool { return c.status() != "Completed" && strings.Contains(c.explained(), "tim") }},
 		{group: "limits", name: "cancel while it runs", job: "command: echo READY; sleep 600\n", drive: (*cell).cancel, ok: func(c *cell) bool { return c.status() == "Canceled" }},
 		{group: "limits", name: "cancel at once", job: "command: sleep 600\n", drive: (*cell).cancelNow, ok: func(c *cell) bool { return c.status() == "Canceled" }},
