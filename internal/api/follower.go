@@ -85,8 +85,8 @@ func (c streamCall) follower() (done func(), err error) {
 // readerPatience is how long a client may take nothing of what it is sent.
 const readerPatience = time.Minute
 
-// readerPart is how much of an answer or a file is sent within that time.
-const readerPart = 1 << 20
+// readerPart is how much of an answer or a file a client has to take within that time.
+const readerPart = 256 << 10
 
 // patient gives the writes of an answer deadlines. Once the handler is done, it calls allow for
 // what is buffered then.

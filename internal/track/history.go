@@ -91,7 +91,7 @@ func getHistory(c *call) (any, error) {
 		left -= len(p)
 		return true, nil
 	})
-	if err == nil && out.w == nil {
+	if err == nil && !out.items {
 		err = c.s.leads()
 	}
 	if err == nil {
@@ -121,36 +121,39 @@ func getHistoryBulk(c *call) (any, error) {
 	if err := c.done(); err != nil {
 		return nil, err
 	}
-	views := []metricView{}
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
-		if c.run(id) == nil {
-			continue
-		}
+	ids = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(ids))), func(id string) bool { return c.run(id) == nil })
+	for _, id := range ids { // before anything is sent
 		if _, err := c.runOf(id); err != nil {
 			return nil, err
 		}
-		room := limit - int64(len(views))
-		if room <= 0 {
-			continue
+	}
+	out, left := c.listWriter("metrics"), limit
+	out.keep = true
+	for _, id := range ids {
+		if left <= 0 {
+			break
 		}
 		r, err := c.reader(id, key)
 		if err != nil {
 			return nil, err
 		}
 		err = c.pieces(r, func(p []points.Point) (bool, error) {
-			for _, q := range p[:min(int64(len(p)), room)] {
-				v := viewOf(key, q)
-				v.Run = id
-				views = append(views, v)
-				room--
+			if err := c.s.leads(); err != nil {
+				return false, err
 			}
-			return room > 0, nil
+			for _, q := range p[:min(int64(len(p)), left)] {
+				if err := out.addPoint(id, key, q); err != nil {
+					return false, err
+				}
+				left--
+			}
+			return left > 0, nil
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return map[string]any{"metrics": views}, nil
+	return nil, out.end(map[string]string{})
 }
 
 func getHistoryInterval(c *call) (any, error) {
@@ -202,9 +205,7 @@ func getHistoryInterval(c *call) (any, error) {
 			return nil, err
 		}
 		for _, q := range p {
-			v := viewOf(key, q)
-			v.Run = id
-			if err := out.add(v); err != nil {
+			if err := out.addPoint(id, key, q); err != nil {
 				return nil, err
 			}
 		}

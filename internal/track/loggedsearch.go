@@ -217,7 +217,7 @@ func searchLogged(c *call) (any, error) {
 		models = c.sortLogged(models, orders)
 	}
 	room := maxModelPoints
-	return answer(s, "models", models, func(m *loggedModel) (any, error) { return c.loggedView(m, &room) })
+	return sendPage(c, s, "models", models, func(m *loggedModel) (any, error) { return c.loggedView(m, &room) })
 }
 
 // sortLogged sorts models that are in their default order.

@@ -7,17 +7,31 @@ import (
 	"fmt"
 )
 
-// answer is a page of what was found, under a name.
-func answer[T any](s *search, name string, found []T, view func(T) (any, error)) (any, error) {
+// sendPage answers with a page of what was found, under a name. Each thing is made into JSON and
+// sent in turn: clients that read slowly do not keep whole answers in the server's memory.
+func sendPage[T any](c *call, s *search, name string, found []T, view func(T) (any, error)) (any, error) {
 	found, next := page(found, s.from, s.limit, s.query)
-	views := make([]any, len(found))
-	for i, x := range found {
-		var err error
-		if views[i], err = view(x); err != nil {
+	out := c.listWriter(name)
+	for _, x := range found {
+		v, err := view(x)
+		if err == nil {
+			err = c.s.leads()
+		}
+		if err == nil {
+			err = out.add(v)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	return paged(name, views, next), nil
+	more := map[string]string{}
+	if next != "" {
+		more["next_page_token"] = next
+	}
+	if err := c.s.leads(); err != nil {
+		return nil, err
+	}
+	return nil, out.end(more)
 }
 
 // A pageToken says where the next page begins, and of which question.

@@ -210,6 +210,12 @@ func (c *call) runInfo(r *run) runInfo {
 }
 
 func (c *call) runAnswer(r *run) (any, error) {
+	if r.Apart > 0 { // it may have 20 MiB, for as long as the client takes to read them
+		var err error
+		if c.after, err = c.s.texts.take(c.ctx, c.who.User, turnsOfUser); err != nil {
+			return nil, err
+		}
+	}
 	v, err := c.runView(r)
 	return map[string]any{"run": v}, err
 }

@@ -55,6 +55,7 @@ type Service struct {
 
 	histories turns // pieces of long histories
 	drawings  turns // charts of series with falling steps
+	texts     turns // answers with long datasets
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
@@ -99,6 +100,8 @@ type call struct {
 	path string // of what a route leaves open: an id, an artifact's path
 	// sent says that a part of the answer has been sent: an error breaks it off.
 	sent bool
+	// after, if not nil, is called once the answer has been sent.
+	after func()
 	params
 }
 
@@ -150,6 +153,11 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 		}
 	}
 	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest}
+	defer func() {
+		if c.after != nil {
+			c.after()
+		}
+	}()
 	if !route.raw {
 		if err := c.readParams(); err != nil {
 			return err

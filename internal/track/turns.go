@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// turnsOfUser is how many pieces of long histories are read for one user at a time.
+// turnsOfUser is how many pieces of long histories are read for one user at a time, and how many
+// runs with long datasets are sent.
 const turnsOfUser = 4
 
 // turns let each user do a few things at a time.

@@ -1,0 +1,120 @@
+package track_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A reluctant client takes what it is sent and remembers the largest piece.
+type reluctant struct {
+	http.ResponseWriter
+	largest int
+}
+
+func (w *reluctant) Write(p []byte) (int, error) {
+	w.largest = max(w.largest, len(p))
+	return w.ResponseWriter.Write(p)
+}
+
+// TestPagesAreSentInPieces: an answer with many things is not kept whole while a client reads it.
+func TestPagesAreSentInPieces(t *testing.T) {
+	s := start(t, t.TempDir())
+	const each = 100_000
+	var tags []obj
+	for i := range each / 5000 {
+		tags = append(tags, obj{"key": fmt.Sprint("t", i), "value": strings.Repeat("v", 5000)})
+	}
+	for i := range 20 {
+		run := s.newRun("0", obj{"tags": tags})
+		s.must("POST", "registered-models/create", obj{"name": fmt.Sprint("m", i), "tags": tags})
+		s.must("POST", "logged-models", obj{"experiment_id": "0", "name": "m", "source_run_id": run, "tags": tags})
+		var points []obj
+		for j := range 1000 {
+			points = append(points, obj{"key": strings.Repeat("k", 250), "value": 1, "timestamp": j})
+		}
+		s.must("POST", "runs/log-batch", obj{"run_id": run, "metrics": points})
+	}
+	var all []string
+	for _, r := range s.must("POST", "runs/search", obj{"experiment_ids": []string{"0"}})["runs"].([]any) {
+		all = append(all, at(r, "info", "run_id").(string))
+	}
+	for _, c := range []struct{ method, path, body, list string }{
+		{"POST", "runs/search", `{"experiment_ids": ["0"]}`, "runs"},
+		{"POST", "logged-models/search", `{"experiment_ids": ["0"]}`, "models"},
+		{"POST", "registered-models/search", `{}`, "registered_models"},
+		{"GET", "metrics/get-history-bulk?metric_key=" + strings.Repeat("k", 250) + "&run_id=" + strings.Join(all, "&run_id="), "", "metrics"},
+	} {
+		r := httptest.NewRequest(c.method, "http://h/api/2.0/mlflow/"+c.path, strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "application/json")
+		rec := httptest.NewRecorder()
+		w := &reluctant{ResponseWriter: rec}
+		s.s.Serve(w, r, s.ws, s.who, r.URL.EscapedPath())
+		if rec.Code != 200 || rec.Body.Len() < 20*each || !strings.HasPrefix(rec.Body.String(), `{"`+c.list+`":[{`) {
+			t.Fatalf("%.40s: %d, %d bytes: %.100s", c.path, rec.Code, rec.Body.Len(), rec.Body)
+		}
+		if w.largest > 2*each {
+			t.Errorf("%.40s: sent %d bytes of %d at once", c.path, w.largest, rec.Body.Len())
+		}
+	}
+}
+
+// TestLongDatasetsWaitTheirTurn: however many clients of a user read a run with long datasets
+// slowly, few answers are in memory; others' are sent.
+func TestLongDatasetsWaitTheirTurn(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	s.must("POST", "runs/log-inputs", obj{"run_id": run, "datasets": []obj{{"dataset": obj{"name": "d", "digest": "1", "source_type": "local", "source": "here", "profile": strings.Repeat("p", 1<<20)}}}})
+	const readers, turns = 12, 4
+	began, read, ended := make(chan struct{}, readers), make(chan struct{}), make(chan struct{}, readers)
+	ctx, leave := context.WithCancel(t.Context())
+	for range readers {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			r := httptest.NewRequestWithContext(ctx, "GET", "http://h/api/2.0/mlflow/runs/get?run_id="+run, nil)
+			s.s.Serve(&stopped{httptest.NewRecorder(), began, read}, r, s.ws, s.who, r.URL.EscapedPath())
+		}()
+	}
+	for range turns {
+		<-began
+	}
+	other := *s
+	other.who.User = "other"
+	if got := at(other.must("GET", "runs/get?run_id="+run, nil), "run", "info", "run_id"); got != run {
+		t.Error(got)
+	}
+	leave()
+	more := 0
+	for left := readers - turns; left > 0; left-- { // those that waited have gone
+		select {
+		case <-ended:
+		case <-began:
+			more++
+		}
+	}
+	if more > 0 {
+		t.Errorf("%d answers were sent at a time, not %d", turns+more, turns)
+	}
+	close(read)
+	for range turns + more {
+		<-ended
+	}
+}
+
+// stopped is a client that reads nothing before it is let.
+type stopped struct {
+	http.ResponseWriter
+	began, read chan struct{}
+}
+
+func (w *stopped) Write(p []byte) (int, error) {
+	if len(p) < 1<<20 {
+		return w.ResponseWriter.Write(p)
+	}
+	w.began <- struct{}{}
+	<-w.read
+	return w.ResponseWriter.Write(p)
+}
