@@ -231,7 +231,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": r.Info.ID, "key": tagDone, "value": mark}, nil)
 }
 
-// batch is how many points are sent at once: what a batch may have.
+// batch is how many points, datasets or models are sent at once: what a request may have.
 const batch = 1000
 
 // points brings over the points of a run, and those of logged models that it measured.
@@ -255,19 +255,41 @@ func (c *copier) log(ctx context.Context, run string, points []Metric) error {
 	return nil
 }
 
+// maxLinkBytes bounds the datasets and models of one request, in bytes of what the source sent.
+const maxLinkBytes = 2 << 20
+
+// linked are the pieces of a list of datasets or models that fit into a request each.
+func linked(list []json.RawMessage) (pieces [][]json.RawMessage) {
+	for len(list) > 0 {
+		n, size := 1, len(list[0])
+		for n < len(list) && n < batch && size+len(list[n]) <= maxLinkBytes {
+			size += len(list[n])
+			n++
+		}
+		pieces = append(pieces, list[:n])
+		list = list[n:]
+	}
+	return pieces
+}
+
 // links brings over which datasets and models a run read and made.
 func (c *copier) links(ctx context.Context, r *Run) error {
-	if len(r.Inputs.Datasets)+len(r.Inputs.Models) > 0 {
-		in := map[string]any{"run_id": r.Info.ID, "datasets": r.Inputs.Datasets, "models": r.Inputs.Models}
-		if err := c.attempt(c.post(ctx, "mlflow/runs/log-inputs", in, nil), "inputs of run %s", r.Info.ID); err != nil {
-			return err
+	for _, l := range []struct {
+		list             []json.RawMessage
+		path, name, what string
+	}{
+		{r.Inputs.Datasets, "mlflow/runs/log-inputs", "datasets", "datasets"},
+		{r.Inputs.Models, "mlflow/runs/log-inputs", "models", "model inputs"},
+		{r.Outputs.Models, "mlflow/runs/outputs", "models", "model outputs"},
+	} {
+		for _, some := range linked(l.list) {
+			err := c.post(ctx, l.path, map[string]any{"run_id": r.Info.ID, l.name: some}, nil)
+			if err := c.attempt(err, "%s of run %s", l.what, r.Info.ID); err != nil {
+				return err
+			}
 		}
 	}
-	if len(r.Outputs.Models) == 0 {
-		return nil
-	}
-	err := c.post(ctx, "mlflow/runs/outputs", map[string]any{"run_id": r.Info.ID, "models": r.Outputs.Models}, nil)
-	return c.attempt(err, "outputs of run %s", r.Info.ID)
+	return nil
 }
 
 // files brings over the files of a run or model that are not there yet.
