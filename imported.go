@@ -1,5 +1,10 @@
 package berth
 
-// TagImportedFrom is the tag of a run, a logged model or a registered model that was imported from
-// another MLflow server: which one.
-const TagImportedFrom = "berth.imported_from"
+const (
+	// TagImportedFrom is the tag of a run, a logged model or a registered model that was imported
+	// from another MLflow server: which one.
+	TagImportedFrom = "berth.imported_from"
+	// TagImportDone is the tag of a run or logged model that was imported whole: a mark of how it
+	// was. One that has not changed since is not read again.
+	TagImportDone = "berth.import_done"
+)

@@ -16,10 +16,6 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// tagDone is a mark of a run or model as it was when it was brought over whole: one that has not
-// changed since is not read again.
-const tagDone = "berth.import_done"
-
 // Options are the choices of Copy.
 type Options struct {
 	// Full also reads runs again that did not change since they were brought over.
@@ -166,7 +162,7 @@ func markOf(v any) (string, error) {
 
 // theirTags are tags without those of an import, which a workspace of Berth may have itself.
 func theirTags(tags []Pair) []Pair {
-	return slices.DeleteFunc(slices.Clone(tags), func(t Pair) bool { return t.Key == tagDone || t.Key == berth.TagImportedFrom })
+	return slices.DeleteFunc(slices.Clone(tags), func(t Pair) bool { return t.Key == berth.TagImportDone || t.Key == berth.TagImportedFrom })
 }
 
 // destination is a run or model in the workspace.
@@ -181,7 +177,9 @@ type destination struct {
 }
 
 // isDone says whether what has these tags was brought over whole as mark has it.
-func isDone(tags []Pair, mark string) bool { return slices.Contains(tags, Pair{tagDone, mark}) }
+func isDone(tags []Pair, mark string) bool {
+	return slices.Contains(tags, Pair{berth.TagImportDone, mark})
+}
 
 // run brings over a run. It is marked as done if nothing of it was left behind.
 func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
@@ -228,7 +226,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	if c.count.LeftBehind > left {
 		return nil
 	}
-	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": r.Info.ID, "key": tagDone, "value": mark}, nil)
+	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": r.Info.ID, "key": berth.TagImportDone, "value": mark}, nil)
 }
 
 // batch is how many points, datasets or models are sent at once: what a request may have.
@@ -378,5 +376,5 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if c.count.LeftBehind > left {
 		return nil
 	}
-	return c.to.Track(ctx, http.MethodPatch, path+"/tags", map[string]any{"tags": []Pair{{tagDone, mark}}}, nil)
+	return c.to.Track(ctx, http.MethodPatch, path+"/tags", map[string]any{"tags": []Pair{{berth.TagImportDone, mark}}}, nil)
 }

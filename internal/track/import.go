@@ -12,9 +12,6 @@ import (
 // of registered models their numbers: other runs, models and people name them by those. Bringing
 // one over again changes what was brought over before and nothing else.
 
-// tagImportDone says that something was brought over whole.
-const tagImportDone = "berth.import_done"
-
 // isForeignRun reports whether id is one that MLflow gives a run.
 func isForeignRun(id string) bool {
 	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
@@ -64,7 +61,7 @@ func (c *call) mayImport(by string) bool { return by != "" && (by == c.who.User 
 // with is what was brought over, and what was added here since.
 func with(theirs, here map[string]string) map[string]string {
 	for k, v := range here {
-		if _, ok := theirs[k]; !ok && k != tagImportDone {
+		if _, ok := theirs[k]; !ok && k != berth.TagImportDone {
 			setTag(&theirs, pair{k, v})
 		}
 	}
