@@ -49,8 +49,7 @@ type RunQuery struct {
 	Experiments []string `json:"experiment_ids"` // ids
 	Filter      string   `json:"filter,omitempty"`
 	OrderBy     []string `json:"order_by,omitempty"`
-	Limit       int      `json:"max_results,omitempty"`
-	Page        string   `json:"page_token,omitempty"` // where an earlier answer ended
+	Limit       int      `json:"-"` // at most this many; 0 is all
 }
 
 // tracking is an address of the workspace's MLflow server.
@@ -82,19 +81,39 @@ func (c *Client) PutArtifact(ctx context.Context, name string, open func() (io.R
 	})
 }
 
-// Runs searches runs. next is the token of the next page, empty if there is none.
-func (c *Client) Runs(ctx context.Context, q RunQuery) (runs []Run, next string, err error) {
-	var out struct {
-		Runs []Run  `json:"runs"`
-		Next string `json:"next_page_token"`
+// Runs searches runs, page by page: at most q.Limit, or all where it is 0.
+func (c *Client) Runs(ctx context.Context, q RunQuery) ([]Run, error) {
+	runs, page := []Run{}, struct {
+		RunQuery
+		Size  int    `json:"max_results"`
+		Token string `json:"page_token,omitempty"`
+	}{RunQuery: q}
+	for {
+		page.Size = pageOfRuns
+		if q.Limit > 0 {
+			page.Size = min(page.Size, q.Limit-len(runs))
+		}
+		var out struct {
+			Runs []Run  `json:"runs"`
+			Next string `json:"next_page_token"`
+		}
+		if err := c.call(ctx, http.MethodPost, c.tracking("runs/search"), page, &out); err != nil {
+			return nil, err
+		}
+		for _, r := range out.Runs { // the protocol leaves out what is empty
+			d := &r.Data
+			d.Metrics, d.Params, d.Tags = append([]Metric{}, d.Metrics...), append([]Pair{}, d.Params...), append([]Pair{}, d.Tags...)
+			runs = append(runs, r)
+		}
+		page.Token = out.Next
+		if page.Token == "" || len(runs) == q.Limit {
+			return runs, nil
+		}
 	}
-	err = c.call(ctx, http.MethodPost, c.tracking("runs/search"), q, &out)
-	for i := range out.Runs { // the protocol leaves out what is empty
-		d := &out.Runs[i].Data
-		d.Metrics, d.Params, d.Tags = append([]Metric{}, d.Metrics...), append([]Pair{}, d.Params...), append([]Pair{}, d.Tags...)
-	}
-	return out.Runs, out.Next, err
 }
+
+// pageOfRuns is how many runs are asked for at a time.
+const pageOfRuns = 1000
 
 // Run reads a run.
 func (c *Client) Run(ctx context.Context, id string) (*Run, error) {

@@ -123,7 +123,7 @@ func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none erro
 	if _, err := q.find(ctx, c); err != nil {
 		return "", err
 	}
-	runs, _, err := c.Runs(ctx, q.RunQuery)
+	runs, err := c.Runs(ctx, q.RunQuery)
 	if err != nil {
 		return "", err
 	}

@@ -71,7 +71,7 @@ func runsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			runs, _, err := c.Runs(cmd.Context(), q.RunQuery)
+			runs, err := c.Runs(cmd.Context(), q.RunQuery)
 			switch {
 			case err != nil:
 				return err
@@ -90,7 +90,7 @@ func runsCommand(s *session) *cobra.Command {
 	}
 	q.flags(cmd)
 	cmd.Flags().StringSliceVar(&columns, "columns", nil, "what to show, separated by commas: "+strings.Join(columnNames(plainColumns(nil)), ", ")+", metrics.KEY, params.KEY, tags.KEY")
-	cmd.Flags().IntVarP(&q.Limit, "max-results", "r", 50, "at most this many")
+	cmd.Flags().IntVarP(&q.Limit, "max-results", "r", 50, "at most this many; 0 is all")
 	s.format.flags(cmd)
 	cmd.AddCommand(compareRunsCommand(s), exportRunsCommand(s))
 	return cmd

@@ -33,15 +33,13 @@ func exportRunsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			runs, err := c.Runs(cmd.Context(), q.RunQuery)
+			if err != nil {
+				return err
+			}
 			var all []*client.Run
-			for more := true; more; more = q.Page != "" {
-				var runs []client.Run
-				if runs, q.Page, err = c.Runs(cmd.Context(), q.RunQuery); err != nil {
-					return err
-				}
-				for i := range runs {
-					all = append(all, &runs[i])
-				}
+			for i := range runs {
+				all = append(all, &runs[i])
 			}
 			if format == "jsonl" {
 				e := json.NewEncoder(s.out)
@@ -56,7 +54,6 @@ func exportRunsCommand(s *session) *cobra.Command {
 		},
 	}
 	q.flags(cmd)
-	q.Limit = 1000 // of a page
 	cmd.Flags().StringVar(&format, "format", "csv", "csv or jsonl")
 	return cmd
 }
