@@ -46,11 +46,10 @@ const mostNamed = 1000
 // copier brings things over.
 type copier struct {
 	Options
-	from        Source
-	to          *client.Client
-	count       Counts
-	uris        map[string]string   // where the files of runs are, by id
-	modelPoints map[string][]Metric // points of logged models, by run
+	from  Source
+	to    *client.Client
+	count Counts
+	uris  map[string]string // where the files of runs are, by id
 }
 
 // Copy brings everything of a source that was not deleted into the workspace of a client.
@@ -62,7 +61,6 @@ func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Count
 	}
 	for i, e := range experiments {
 		before := c.count
-		c.modelPoints = map[string][]Metric{}
 		if err := c.experiment(ctx, e); err != nil {
 			return c.count, err
 		}
@@ -232,21 +230,25 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 // batch is how many points, datasets or models are sent at once: what a request may have.
 const batch = 1000
 
-// points brings over the points of a run, and those of logged models that it measured.
+// points brings over the points of a run.
 func (c *copier) points(ctx context.Context, r *Run) error {
 	for _, m := range r.Data.Metrics {
-		err := c.from.History(ctx, r, m.Key, func(points []Metric) error { return c.log(ctx, r.Info.ID, points) })
+		err := c.from.History(ctx, r, m.Key, func(points []Metric) error {
+			return c.log(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": r.Info.ID}, points)
+		})
 		if err := c.attempt(err, "points of metric %s of run %s", m.Key, r.Info.ID); err != nil {
 			return err
 		}
 	}
-	return c.attempt(c.log(ctx, r.Info.ID, c.modelPoints[r.Info.ID]), "metrics of logged models of run %s", r.Info.ID)
+	return nil
 }
 
-func (c *copier) log(ctx context.Context, run string, points []Metric) error {
+// log sends points with the rest of a request, some at a time.
+func (c *copier) log(ctx context.Context, path string, in map[string]any, points []Metric) error {
 	for some := range slices.Chunk(points, batch) {
 		c.count.Points += len(some)
-		if err := c.post(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": run, "metrics": some}, nil); err != nil {
+		in["metrics"] = some
+		if err := c.post(ctx, path, in, nil); err != nil {
 			return err
 		}
 	}
@@ -342,16 +344,12 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if m.Err != nil {
 		return c.attempt(m.Err, "logged model %s", m.Info.ID)
 	}
-	mark, err := markOf(m.Info)
+	mark, err := markOf(m)
 	if err != nil {
 		return err
 	}
 	c.count.Logged++
 	left := c.count.LeftBehind
-	for _, p := range m.Data.Metrics {
-		p.Model = m.Info.ID
-		c.modelPoints[p.Run] = append(c.modelPoints[p.Run], p)
-	}
 	var got struct {
 		Model destination `json:"model"`
 	}
@@ -364,11 +362,16 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	}
 	in := map[string]any{
 		"model_id": m.Info.ID, "experiment_id": experiment, "name": m.Info.Name, "model_type": m.Info.Type, "source_run_id": m.Info.Run,
-		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "params": m.Data.Params, "tags": theirTags(m.Info.Tags),
-		"from": c.from.Name(),
+		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "status": m.Info.Status, "status_message": m.Info.Message,
+		"params": m.Data.Params, "tags": theirTags(m.Info.Tags), "from": c.from.Name(),
 	}
-	if err := c.post(ctx, "berth/import/logged-model", in, &got); err != nil {
+	const call = "berth/import/logged-model"
+	if err := c.post(ctx, call, in, &got); err != nil {
 		return c.attempt(err, "logged model %s", m.Info.ID)
+	}
+	// Not with the runs that measured them: these may be deleted, elsewhere or left behind.
+	if err := c.attempt(c.log(ctx, call, in, m.Data.Metrics), "metrics of logged model %s", m.Info.ID); err != nil {
+		return err
 	}
 	if err := c.files(ctx, m.owner(), got.Model.Info.URI); err != nil {
 		return err

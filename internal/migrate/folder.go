@@ -309,6 +309,29 @@ func (f *folder) LoggedModels(_ context.Context, experiment string, each func(*L
 	return nil
 }
 
+// loggedStatuses are the states of logged models by the numbers that the files have for them.
+var loggedStatuses = []string{"", "LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY", "LOGGED_MODEL_UPLOAD_FAILED"}
+
+// loggedStatus is the state of a logged model as the API has it. Releases of MLflow differ in
+// whether the files have its number or its name.
+func loggedStatus(written any) (string, bool) {
+	switch v := written.(type) {
+	case nil:
+		return "", true
+	case int:
+		if 0 <= v && v < len(loggedStatuses) {
+			return loggedStatuses[v], true
+		}
+	case string:
+		i := slices.Index([]string{"UNSPECIFIED", "PENDING", "READY", "FAILED"}, v)
+		if i < 0 {
+			return v, v != "" && slices.Contains(loggedStatuses, v)
+		}
+		return loggedStatuses[i], true
+	}
+	return "", false
+}
+
 // loggedModel is the logged model of a folder, nil where there is none.
 func (f *folder) loggedModel(dir string) (*LoggedModel, error) {
 	var m struct {
@@ -318,13 +341,20 @@ func (f *folder) loggedModel(dir string) (*LoggedModel, error) {
 		Run     string `yaml:"source_run_id"`
 		Created int64  `yaml:"creation_timestamp"`
 		Updated int64  `yaml:"last_updated_timestamp"`
+		Status  any    `yaml:"status"`
+		Message string `yaml:"status_message"`
 		Stage   string `yaml:"lifecycle_stage"`
 	}
 	if ok, err := f.meta(dir, &m); err != nil || !ok || m.ID == "" || m.Stage == "deleted" {
 		return nil, err
 	}
+	status, ok := loggedStatus(m.Status)
+	if !ok {
+		return nil, berth.Errorf(berth.Invalid, "%s/meta.yaml: %v is not the status of a logged model", dir, m.Status)
+	}
 	x := &LoggedModel{folder: path.Join(dir, "artifacts")}
 	x.Info.ID, x.Info.Name, x.Info.Type, x.Info.Run, x.Info.Created, x.Info.Updated = m.ID, m.Name, m.Type, m.Run, m.Created, m.Updated
+	x.Info.Status, x.Info.Message = status, m.Message
 	var err error
 	if x.Info.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
 		return nil, err

@@ -97,11 +97,13 @@ type (
 			Run     string `json:"source_run_id"`
 			Created int64  `json:"creation_timestamp_ms"`
 			Updated int64  `json:"last_updated_timestamp_ms"`
+			Status  string `json:"status"`
+			Message string `json:"status_message"`
 			Tags    []Pair `json:"tags"`
 		} `json:"info"`
 		Data struct {
 			Params  []Pair   `json:"params"`
-			Metrics []Metric `json:"metrics"`
+			Metrics []Metric `json:"metrics"` // every point, of whichever run
 		} `json:"data"`
 		Err    error `json:"-"`
 		folder string

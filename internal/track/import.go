@@ -3,9 +3,11 @@ package track
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/track/points"
 )
 
 // Runs and logged models that were made by another MLflow server keep their ids here, and versions
@@ -120,15 +122,52 @@ func importRun(c *call) (any, error) {
 	return c.runAnswer(r)
 }
 
-// importLogged writes a logged model of another server.
+// foreignStatus reads the state of a logged model that is brought over. One without a state is
+// ready.
+func (c *call) foreignStatus() string {
+	switch status := c.text("status"); {
+	case status == "" || status == "LOGGED_MODEL_STATUS_UNSPECIFIED":
+		return loggedStates[2]
+	case slices.Contains(loggedStates, status):
+		return status
+	default:
+		c.fail(invalid("Invalid model status: %s. Expected statuses: [LOGGED_MODEL_PENDING, LOGGED_MODEL_READY, LOGGED_MODEL_UPLOAD_FAILED]", status))
+		return ""
+	}
+}
+
+// foreignPoints reads points of a logged model that is brought over. Unlike points that are logged,
+// they are of the model alone, and the runs that measured them need not be here.
+func (c *call) foreignPoints(model string) []points.Entry {
+	if err := checkSizes(c.count("metrics"), 0, 0); err != nil {
+		c.fail(err)
+		return nil
+	}
+	var out []points.Entry
+	for i, item := range c.items("metrics") {
+		p, at := params{m: item}, fmt.Sprintf("metrics[%d].", i)
+		m, run := metricOf(&p), p.text("run_id")
+		m.Model = model
+		if err := cmp.Or(p.err, checkMetric(&m, at), checkLength(at+"run_id", maxReference, run)); err != nil {
+			c.fail(err)
+		} else if strings.ContainsRune(run, 0) {
+			c.fail(invalid("Invalid value for parameter '%srun_id' supplied: it contains a null character", at))
+		}
+		out = append(out, points.Entry{Owner: model, Key: m.modelKey(run), Point: m.Point})
+	}
+	return out
+}
+
+// importLogged writes a logged model of another server, and points of its metrics.
 func importLogged(c *call) (any, error) {
 	m := &loggedModel{
-		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[2],
-		Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0), Imported: c.who.User,
+		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: c.foreignStatus(),
+		Message: c.text("status_message"), Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0), Imported: c.who.User,
 	}
 	var experiment string
 	experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
-	if err := cmp.Or(checkLength("name", maxTagValue, m.Name), m.checkReferences()); err != nil {
+	measured := c.foreignPoints(m.ID)
+	if err := cmp.Or(checkLength("name", maxTagValue, m.Name), checkLength("status_message", maxTagValue, m.Message), m.checkReferences()); err != nil {
 		c.fail(err)
 	}
 	if err := c.done(); err != nil {
@@ -161,6 +200,11 @@ func importLogged(c *call) (any, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(measured) > 0 {
+		if err := c.keep(measured); err != nil {
+			return nil, err
+		}
 	}
 	return c.loggedAnswer(m)
 }
