@@ -102,9 +102,12 @@ func (s *trackingService) stream(w http.ResponseWriter, r *http.Request, ws trac
 // tracker finds out who calls, and for a job the one workspace it may call.
 func (s *trackingService) tracker(r *http.Request) (track.Caller, string, error) {
 	var t *berth.Task
+	var of *store.Doc
 	job, err := s.authority.CheckTrack(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now(), func(id berth.TaskID) (string, error) {
 		err := s.db.View(r.Context(), func(tx *store.Tx) (err error) {
-			t, err = tx.Task(id)
+			if t, err = tx.Task(id); err == nil {
+				of, err = tx.Get(t.Workspace, "jobs", t.Job, "")
+			}
 			return err
 		})
 		if berth.CodeOf(err) == berth.NotFound || err == nil && t.State == berth.TaskDone {
@@ -119,7 +122,7 @@ func (s *trackingService) tracker(r *http.Request) (track.Caller, string, error)
 	case err != nil:
 		return track.Caller{}, "", err
 	case job:
-		return track.Caller{User: t.User, Write: true, Job: t.Job, Holder: auth.TaskHolder(t.ID)}, t.Workspace, nil
+		return track.Caller{User: t.User, Write: true, Job: t.Job, JobID: of.ID, Holder: auth.TaskHolder(t.ID)}, t.Workspace, nil
 	}
 	p, err := s.front.principal(r)
 	if err == nil && p.Task != "" {

@@ -18,7 +18,7 @@ func (c *call) jobRun() *run { return c.run(c.who.Job) }
 
 // mayRun refuses runs that are not the job's.
 func (c *call) mayRun(r *run) error {
-	if c.who.Job == "" || r.ID == c.who.Job || r.Job == c.who.Job {
+	if c.who.Job == "" || r.ID == c.who.Job || r.isOf(c.who, r.doc) {
 		return nil
 	}
 	return refuse(denied, "The token of job %s cannot access run %s", c.who.Job, r.ID)
@@ -37,7 +37,7 @@ func (c *call) mayExperiment(id string) error {
 
 // mayLogged refuses models that the job did not make.
 func (c *call) mayLogged(m *loggedModel) error {
-	if c.who.Job == "" || m.Job == c.who.Job {
+	if c.who.Job == "" || m.isOf(c.who, m.doc) {
 		return nil
 	}
 	return refuse(denied, "The token of job %s cannot access model %s", c.who.Job, m.ID)
@@ -116,21 +116,10 @@ func (c *call) mayFile(f file, write bool) error {
 	return err
 }
 
-// ofJob is the job that made what a file belongs to, "" for none, and what that is.
-func (f file) ofJob() (job, what string) {
-	switch {
-	case f.run != nil:
-		return f.run.Job, "Run " + f.run.ID
-	case f.model != nil:
-		return f.model.Job, "Model " + f.model.ID
-	}
-	return "", ""
-}
-
 // mayChange refuses to change the files of others' jobs: those of the job itself, and of the runs
 // and models that its code made.
 func (c *call) mayChange(f file) error {
-	if job, _ := f.ofJob(); job == "" || c.who.Admin {
+	if o, _, _ := f.origin(); o.Job == "" || c.who.Admin {
 		return nil
 	}
 	return c.s.DB.View(c.ctx, func(tx *store.Tx) error { return c.mayChangeIn(tx, f, "change its files") })
@@ -140,31 +129,15 @@ func (c *call) mayChange(f file) error {
 func (c *call) mayDelete(x *change, f file) error { return c.mayChangeIn(x.tx, f, "delete it") }
 
 func (c *call) mayChangeIn(tx *store.Tx, f file, act string) error {
-	job, what := f.ofJob()
-	if job == "" || c.who.Admin {
+	o, _, what := f.origin()
+	if o.Job == "" || c.who.Admin {
 		return nil
 	}
-	user, err := c.jobUser(tx, job)
+	user, err := c.owner(tx, f)
 	if err != nil || user != "" && user == c.who.User {
 		return err
 	}
 	return refuse(denied, "%s is of a job of %s; only they and administrators may %s", what, cmp.Or(user, "somebody else"), act)
-}
-
-// jobUser is whose a job is: of one that was deleted, what its run says. The name of such a job may
-// be another's by now.
-func (c *call) jobUser(tx *store.Tx, job string) (string, error) {
-	d, err := tx.Get(c.Key, kindJobs, job, "")
-	switch {
-	case err == nil && d.Name == job:
-		return d.CreatedBy, nil
-	case err != nil && berth.CodeOf(err) != berth.NotFound:
-		return "", err
-	}
-	if r := c.run(job); r != nil {
-		return r.User, nil
-	}
-	return "", nil
 }
 
 // CheckJob refuses the name of a new job that a run of somebody else has: that of a job that was

@@ -12,16 +12,15 @@ import (
 // addJob makes a job of a user in an experiment, and returns the caller that its token stands for.
 func (s *server) addJob(name, user, experiment string) track.Caller {
 	s.t.Helper()
-	err := s.db.Update(s.t.Context(), func(tx *store.Tx) error {
-		return tx.Insert(&store.Doc{
-			Workspace: s.ws.Key, Kind: "jobs", Name: name, CreatedBy: user, Status: "Running",
-			Body: []byte(`{"properties": {"experimentName": "` + experiment + `"}}`), Own: []byte(`{}`),
-		})
-	})
+	d := &store.Doc{
+		Workspace: s.ws.Key, Kind: "jobs", Name: name, CreatedBy: user, Status: "Running",
+		Body: []byte(`{"properties": {"experimentName": "` + experiment + `"}}`), Own: []byte(`{}`),
+	}
+	err := s.db.Update(s.t.Context(), func(tx *store.Tx) error { return tx.Insert(d) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return track.Caller{User: user, Write: true, Job: name}
+	return track.Caller{User: user, Write: true, Job: name, JobID: d.ID}
 }
 
 // as is the same server asked by somebody else.

@@ -67,6 +67,7 @@ func (e *experiment) place() (kind, name, version, hash, parent string) {
 // A run is an MLflow run.
 type run struct {
 	stored
+	origin
 	ID, Experiment, Name, User, Status, Stage, URI string
 	Start                                          int64
 	End                                            *int64 `json:",omitempty"`
@@ -79,8 +80,6 @@ type run struct {
 	Apart        int           `json:",omitempty"`
 	ModelInputs  []string      `json:",omitempty"`
 	ModelOutputs []modelOutput `json:",omitempty"`
-	// Job is the job whose token made the run: it may write to it.
-	Job string `json:",omitempty"`
 	// Imported is who brought the run over from another server; "" for one that began here.
 	Imported string `json:",omitempty"`
 }
@@ -112,11 +111,11 @@ type modelOutput struct {
 // A loggedModel is a model of MLflow 3, whose files a run wrote.
 type loggedModel struct {
 	stored
+	origin
 	ID, Experiment, Name, Type, Status, Message, Run, URI string
 	Created, Updated                                      int64
 	Deleted                                               bool
 	Params, Tags                                          map[string]string
-	Job                                                   string `json:",omitempty"`
 	Imported                                              string `json:",omitempty"` // as a run's
 }
 

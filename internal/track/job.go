@@ -71,7 +71,10 @@ func runOfJob(d *store.Doc) (*run, *jobState, string, error) {
 	if j.ended && !st.Times.Ended.IsZero() {
 		j.end = st.Times.Ended.UnixMilli()
 	}
-	r := &run{ID: d.Name, Name: v.Properties.DisplayName, User: d.CreatedBy, Status: j.status, Stage: active, Start: d.Created.UnixMilli(), Job: d.Name}
+	r := &run{
+		origin: origin{d.Name, d.ID, d.CreatedBy},
+		ID:     d.Name, Name: v.Properties.DisplayName, User: d.CreatedBy, Status: j.status, Stage: active, Start: d.Created.UnixMilli(),
+	}
 	if r.Name == "" {
 		r.Name = d.Name
 	}
@@ -110,11 +113,8 @@ func (c *change) experimentNamed(name string) (*experiment, error) {
 
 // adopt makes the run of a job, nil when there is no such job.
 func (c *change) adopt(name string) (*run, error) {
-	d, err := c.tx.Get(c.w.Key, kindJobs, name, "")
-	if berth.CodeOf(err) == berth.NotFound || err == nil && d.Name != name {
-		return nil, nil
-	}
-	if err != nil {
+	d, err := c.w.jobNamed(c.tx, name)
+	if err != nil || d == nil {
 		return nil, err
 	}
 	r, _, experiment, err := runOfJob(d)
@@ -138,11 +138,8 @@ func (r *run) settle(e *experiment) {
 func (w *workspace) jobRunOf(ctx context.Context, id string) (*run, error) {
 	isJob := false
 	err := w.s.DB.View(ctx, func(tx *store.Tx) error {
-		d, err := tx.Get(w.Key, kindJobs, id, "")
-		isJob = err == nil && d.Name == id
-		if berth.CodeOf(err) == berth.NotFound {
-			err = nil
-		}
+		d, err := w.jobNamed(tx, id)
+		isJob = d != nil
 		return err
 	})
 	if err != nil || !isJob {

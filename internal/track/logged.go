@@ -40,7 +40,7 @@ func (m *loggedModel) checkReferences() error {
 
 func createLogged(c *call) (any, error) {
 	m := &loggedModel{
-		ID: "m-" + newID(), Name: c.text("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[1], Job: c.who.Job,
+		ID: "m-" + newID(), Name: c.text("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[1], origin: c.who.origin(),
 	}
 	experiment := c.need("experiment_id")
 	if err := m.checkReferences(); err != nil {

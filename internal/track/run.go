@@ -114,7 +114,7 @@ func randomName() string {
 
 func createRun(c *call) (any, error) {
 	experiment, name := c.text("experiment_id"), c.text("run_name")
-	r := &run{ID: newID(), User: c.text("user_id"), Status: running, Stage: active, Start: c.int("start_time", 0), Job: c.who.Job}
+	r := &run{ID: newID(), User: c.text("user_id"), Status: running, Stage: active, Start: c.int("start_time", 0), origin: c.who.origin()}
 	tags := c.pairs("tags")
 	if experiment == "" {
 		c.fail(required("experiment_id"))

@@ -82,6 +82,7 @@ type Caller struct {
 	Write bool   // may change things
 	Admin bool   // may change what others made
 	Job   string // the job whose task asks: it sees its own run, those it makes, and their experiment
+	JobID int64  // the ID of the job's document
 	// Holder is what has to be good still when something that was signed for the caller is used,
 	// see [auth.Authority.CheckHolder].
 	Holder string
