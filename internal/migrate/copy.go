@@ -166,8 +166,9 @@ func theirTags(tags []Pair) []Pair {
 // destination is a run or model in the workspace.
 type destination struct {
 	Info struct {
-		URI  string `json:"artifact_uri"`
-		Tags []Pair `json:"tags"`
+		URI   string `json:"artifact_uri"`
+		Stage string `json:"lifecycle_stage"` // of a run
+		Tags  []Pair `json:"tags"`
 	} `json:"info"`
 	Data struct {
 		Tags []Pair `json:"tags"`
@@ -194,11 +195,16 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 		Run destination `json:"run"`
 	}
 	err = c.to.Track(ctx, http.MethodGet, "mlflow/runs/get?run_id="+url.QueryEscape(r.Info.ID), nil, &got)
-	if err == nil && isDone(got.Run.Data.Tags, mark) && !c.Full {
+	switch {
+	case err == nil && got.Run.Info.Stage == "deleted":
+		c.uris[r.Info.ID] = got.Run.Info.URI // its files are there still
+		c.leave("run %s: it was deleted in this workspace; restore it to import it again", r.Info.ID)
+		return nil
+	case err == nil && isDone(got.Run.Data.Tags, mark) && !c.Full:
 		c.uris[r.Info.ID] = got.Run.Info.URI
 		c.count.Unchanged++
 		return nil
-	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
+	case err != nil && berth.CodeOf(err) != berth.NotFound:
 		return c.attempt(err, "run %s", r.Info.ID)
 	}
 	in := map[string]any{
