@@ -28,6 +28,8 @@ type trackingService struct {
 	front      *Server
 }
 
+var errNoTrackingToken = berth.Errorf(berth.Unauthenticated, "no token was sent; `berth tracking-uri --export` prints what an MLflow client needs: MLFLOW_TRACKING_TOKEN is the token")
+
 // track serves everything below berth.TrackingRoot:
 // /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. It does not go through the mux,
 // which would clean the paths of artifacts. Who asks is found out before anything else, and every
@@ -37,6 +39,9 @@ func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if berth.CodeOf(err) == berth.Unauthenticated {
 			w.Header().Set("WWW-Authenticate", challenge)
+			if r.Header.Get("Authorization") == "" {
+				err = errNoTrackingToken
+			}
 		}
 		s.fail(w, err)
 		return

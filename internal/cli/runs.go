@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,7 +104,7 @@ var runStatuses = map[string]berth.JobStatus{"FINISHED": berth.Completed, "FAILE
 func runRows(runs []client.Run, names map[string]string) []any {
 	rows := make([]any, 0, len(runs))
 	for _, r := range runs {
-		metrics, params := runValues(r)
+		metrics, params := runValues(r, func(v any) string { return fmt.Sprint(v) })
 		rows = append(rows, []any{
 			r.Info.ID, r.Info.Name, r.Info.Status, names[r.Info.Experiment], time.UnixMilli(r.Info.Start).UTC().Format(time.RFC3339), metrics, params,
 		})
@@ -110,11 +112,20 @@ func runRows(runs []client.Run, names map[string]string) []any {
 	return rows
 }
 
+// rounded is the value of a metric with five digits.
+func rounded(v any) string {
+	text := fmt.Sprint(v)
+	if f, err := strconv.ParseFloat(text, 64); err == nil && !math.IsInf(f, 0) {
+		return number(f)
+	}
+	return text
+}
+
 // runValues are the metrics and the parameters of a run, each on one line.
-func runValues(r client.Run) (metrics, params string) {
+func runValues(r client.Run, show func(metric any) string) (metrics, params string) {
 	var m, p []string
 	for _, v := range r.Data.Metrics {
-		m = append(m, fmt.Sprintf("%s=%v", v.Key, v.Value))
+		m = append(m, v.Key+"="+show(v.Value))
 	}
 	for _, v := range r.Data.Params {
 		p = append(p, v.Key+"="+oneLine(v.Value))
@@ -125,7 +136,7 @@ func runValues(r client.Run) (metrics, params string) {
 func (s *session) printRuns(runs []client.Run, names map[string]string, now time.Time) error {
 	t := table{header: []string{"RUN", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"}}
 	for _, r := range runs {
-		metrics, params := runValues(r)
+		metrics, params := runValues(r, rounded)
 		t.add(cell{r.Info.ID, ""}, cell{clip(r.Info.Name, 30), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
 			cell{clip(names[r.Info.Experiment], 30), ""}, cell{ago(now.Sub(time.UnixMilli(r.Info.Start))), dim},
 			cell{clip(metrics, 60), ""}, cell{params, ""})
