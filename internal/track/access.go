@@ -140,8 +140,9 @@ func (c *call) mayChangeIn(tx *store.Tx, f file, act string) error {
 	return refuse(denied, "%s is of a job of %s; only they and administrators may %s", what, cmp.Or(user, "somebody else"), act)
 }
 
-// CheckJob refuses the name of a new job that a run of somebody else has: that of a job that was
-// deleted. It would be the run of the new job too.
+// CheckJob refuses the name of a new job that a run has, unless it was a job of the same user that
+// was deleted. It would be the run of the new job too. What a run says of its user in user_id
+// counts for nothing: clients write it.
 func CheckJob(tx *store.Tx, workspace, name, user string) error {
 	d, err := tx.Get(workspace, kindRuns, name, "")
 	if berth.CodeOf(err) == berth.NotFound {
@@ -154,7 +155,10 @@ func CheckJob(tx *store.Tx, workspace, name, user string) error {
 	if err != nil {
 		return err
 	}
-	if maker := cmp.Or(r.Imported, r.User); maker != user {
+	if !r.isJob() {
+		return berth.Errorf(berth.Conflict, "there is a run %s, which is not a job; choose another name for the job", r.ID)
+	}
+	if maker := r.jobUser(); maker != user {
 		return berth.Errorf(berth.Conflict, "there is a run %s of %s, of a job that was deleted; choose another name for the job", r.ID, cmp.Or(maker, "somebody else"))
 	}
 	return nil

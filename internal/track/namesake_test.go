@@ -25,11 +25,6 @@ func TestNameOfJobUsedAgain(t *testing.T) {
 	}
 	put(ann, http.StatusOK)
 	put(bob, http.StatusForbidden)
-	check := func(name, user string) (err error) {
-		t.Helper()
-		_ = s.db.View(t.Context(), func(tx *store.Tx) error { err = track.CheckJob(tx, s.ws.Key, name, user); return nil })
-		return err
-	}
 	err := s.db.Update(t.Context(), func(tx *store.Tx) error { return tx.Delete(s.ws.Key, "jobs", "train", "") })
 	if err != nil {
 		t.Fatal(err)
@@ -37,19 +32,57 @@ func TestNameOfJobUsedAgain(t *testing.T) {
 	put(ann, http.StatusOK)
 	put(bob, http.StatusForbidden)
 	for _, name := range []string{"train", "Train"} {
-		if err := check(name, "bob"); berth.CodeOf(err) != berth.Conflict {
+		if err := s.checkJob(name, "bob"); berth.CodeOf(err) != berth.Conflict {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := check("train", "ann"); err != nil {
+	if err := s.checkJob("train", "ann"); err != nil {
 		t.Error(err)
 	}
-	if err := check("other", "bob"); err != nil {
+	if err := s.checkJob("other", "bob"); err != nil {
 		t.Error(err)
 	}
 	s.addJob("train", "bob", "mine") // as a server before did, and steps of pipelines have
 	put(bob, http.StatusOK)
 	put(ann, http.StatusForbidden)
+}
+
+// checkJob asks whether a user may give a new job a name.
+func (s *server) checkJob(name, user string) error {
+	s.t.Helper()
+	return s.db.View(s.t.Context(), func(tx *store.Tx) error { return track.CheckJob(tx, s.ws.Key, name, user) })
+}
+
+// TestUserOfClientsCountsForNothing: user_id, tags and what an import says of its user give nobody
+// the name of a run, nor what a job made.
+func TestUserOfClientsCountsForNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	const name = "0123456789abcdef0123456789abcdef" // an id that an import may bring
+	claim := func(id, status string) obj {
+		return obj{"run_id": id, "experiment_id": "0", "user_id": "bob", "status": status, "from": "there", "tags": []obj{{"key": "mlflow.user", "value": "bob"}}}
+	}
+	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	plain := ann.newRun("0", obj{"user_id": "bob"})
+	brought := "f" + name[1:]
+	ann.must("POST", "/api/2.0/berth/import/run", claim(brought, "FINISHED"))
+	nested := s.as(s.addJob("train", "ann", "Default")).newRun("0", obj{"user_id": "bob"})
+	for range 2 { // as this server wrote them, and as servers before
+		for _, id := range []string{plain, brought, nested} {
+			if err := s.checkJob(id, "bob"); berth.CodeOf(err) != berth.Conflict {
+				t.Errorf("bob may call a job as a run of ann: %v", err)
+			}
+		}
+		s = s.older(dir)
+	}
+
+	ann, bob = s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	m := s.as(s.addJob(name, "ann", "shared")).makeIn("shared")
+	ann.removeJob(name, true)
+	bob.must("POST", "/api/2.0/berth/import/run", claim(name, "RUNNING"))
+	bob.mayNot(m)
+	s = s.older(dir)
+	s.as(bob.who).mayNot(m)
 }
 
 // TestOthersJobsAreNotDeleted: what is deleted is removed with its files later.
