@@ -88,6 +88,13 @@ func (c *copier) leave(format string, args ...any) {
 	c.Say("not imported: %s", text)
 }
 
+// leaveParts leaves parts of something behind, for the errors of a source.
+func (c *copier) leaveParts(errs []error, format string, args ...any) {
+	for _, err := range errs {
+		c.leave("%s: %v", fmt.Sprintf(format, args...), err)
+	}
+}
+
 // attempt leaves something behind for an error of its own. Other errors end the import, and are
 // returned.
 func (c *copier) attempt(err error, format string, args ...any) error {
@@ -108,6 +115,7 @@ func (c *copier) experiment(ctx context.Context, e Experiment) error {
 		return c.attempt(err, "experiment %s", e.Name)
 	}
 	c.count.Experiments++
+	c.leaveParts(e.Left, "experiment %s", e.Name)
 	for _, t := range e.Tags {
 		err := c.post(ctx, "mlflow/experiments/set-experiment-tag", map[string]string{"experiment_id": id, "key": t.Key, "value": t.Value}, nil)
 		if err := c.attempt(err, "tag %s of experiment %s", t.Key, e.Name); err != nil {
@@ -200,7 +208,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 		c.uris[r.Info.ID] = got.Run.Info.URI // its files are there still
 		c.leave("run %s: it was deleted in this workspace; restore it to import it again", r.Info.ID)
 		return nil
-	case err == nil && isDone(got.Run.Data.Tags, mark) && !c.Full:
+	case err == nil && isDone(got.Run.Data.Tags, mark) && len(r.Left) == 0 && !c.Full:
 		c.uris[r.Info.ID] = got.Run.Info.URI
 		c.count.Unchanged++
 		return nil
@@ -217,6 +225,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	if err := c.post(ctx, "berth/import/run", in, &got); err != nil {
 		return c.attempt(err, "run %s", r.Info.ID)
 	}
+	c.leaveParts(r.Left, "run %s", r.Info.ID)
 	c.uris[r.Info.ID] = got.Run.Info.URI
 	if err := c.points(ctx, r); err != nil {
 		return err
@@ -329,6 +338,12 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 		have[f] = true
 	}
 	for _, f := range all {
+		if f.Err != nil {
+			if err := c.attempt(f.Err, "file %s of %s%s", f.Path, of.Run, of.Model); err != nil {
+				return err
+			}
+			continue
+		}
 		if have[f] && !c.Full {
 			continue
 		}
@@ -361,7 +376,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	}
 	path := "mlflow/logged-models/" + url.PathEscape(m.Info.ID)
 	err = c.to.Track(ctx, http.MethodGet, path, nil, &got)
-	if err == nil && isDone(got.Model.Info.Tags, mark) && !c.Full {
+	if err == nil && isDone(got.Model.Info.Tags, mark) && len(m.Left) == 0 && !c.Full {
 		return nil
 	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return c.attempt(err, "logged model %s", m.Info.ID)
@@ -375,6 +390,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if err := c.post(ctx, call, in, &got); err != nil {
 		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
+	c.leaveParts(m.Left, "logged model %s", m.Info.ID)
 	// Not with the runs that measured them: these may be deleted, elsewhere or left behind.
 	if err := c.attempt(c.log(ctx, call, in, m.Data.Metrics), "metrics of logged model %s", m.Info.ID); err != nil {
 		return err

@@ -71,13 +71,41 @@ func inDatabase(file string) error {
 
 func (f *folder) Name() string { return f.name }
 
-// entries are the names in a folder, none where there is no such folder.
-func (f *folder) entries(dir string) ([]fs.DirEntry, error) {
-	list, err := fs.ReadDir(f.root.FS(), dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// isDir says whether there is something of a name, which has to be a folder then.
+func (f *folder) isDir(name string) (bool, error) {
+	info, err := f.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.Mode().IsRegular():
+		return false, berth.Errorf(berth.Invalid, "%s is a file; MLflow has a folder there", name)
 	}
-	return list, err
+	return info.IsDir(), special(name, info.Mode())
+}
+
+// An entry is something in a folder. What is neither a file nor a folder has err.
+type entry struct {
+	name, path string
+	err        error
+}
+
+// entries are what is in a folder, none where there is no such folder.
+func (f *folder) entries(dir string) ([]entry, error) {
+	if ok, err := f.isDir(dir); err != nil || !ok {
+		return nil, err
+	}
+	list, err := fs.ReadDir(f.root.FS(), dir)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]entry, len(list))
+	for i, d := range list {
+		at := path.Join(dir, d.Name())
+		out[i] = entry{d.Name(), at, special(at, d.Type())}
+	}
+	return out, nil
 }
 
 // maxMeta bounds a meta.yaml.
@@ -86,9 +114,14 @@ const maxMeta = 16 << 20
 // meta reads meta.yaml of a folder; ok is false where there is none.
 func (f *folder) meta(dir string, out any) (ok bool, err error) {
 	name := path.Join(dir, "meta.yaml")
-	info, err := fs.Stat(f.root.FS(), name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxMeta) {
-		return false, berth.Errorf(berth.Invalid, "%s is not a regular file of at most %d bytes", name, maxMeta)
+	info, err := f.root.Lstat(name)
+	if err == nil {
+		if err := special(name, info.Mode()); err != nil {
+			return false, err
+		}
+		if info.IsDir() || info.Size() > maxMeta {
+			return false, berth.Errorf(berth.Invalid, "%s is not a file of at most %d bytes", name, maxMeta)
+		}
 	}
 	var b []byte
 	if err == nil {
@@ -106,33 +139,52 @@ func (f *folder) meta(dir string, out any) (ok bool, err error) {
 	return true, nil
 }
 
-// pairs are the files below a folder: names, which may have slashes, and what is in them.
-func (f *folder) pairs(dir string) (out []Pair, err error) {
-	err = f.files(dir, func(name string, size int64) error {
-		if size > maxMeta {
-			return berth.Errorf(berth.Invalid, "%s has more than %d bytes", path.Join(dir, name), maxMeta)
+// pairs are the files below a folder: names, which may have slashes, and what is in them. What
+// cannot be read as one is added to left.
+func (f *folder) pairs(dir string, left *[]error) (out []Pair, err error) {
+	err = f.files(dir, func(name string, size int64, err error) error {
+		if at := path.Join(dir, name); err == nil && size > maxMeta {
+			err = berth.Errorf(berth.Invalid, "%s has more than %d bytes", at, maxMeta)
+		}
+		if err != nil {
+			*left = append(*left, err)
+			return nil
 		}
 		b, err := fs.ReadFile(f.root.FS(), path.Join(dir, name))
 		out = append(out, Pair{name, string(b)})
 		return err
 	})
-	return out, err
+	return out, keep(err, left)
 }
 
-// files calls each for the files below a folder.
-func (f *folder) files(dir string, each func(name string, size int64) error) error {
+// keep adds an error about a folder that is none to left, and returns other errors.
+func keep(err error, left *[]error) error {
+	if berth.CodeOf(err) != berth.Invalid {
+		return err
+	}
+	*left = append(*left, err)
+	return nil
+}
+
+// files calls each for the files below a folder, and with an error for what is neither a file nor a
+// folder.
+func (f *folder) files(dir string, each func(name string, size int64, err error) error) error {
+	if ok, err := f.isDir(dir); err != nil || !ok {
+		return err
+	}
 	return fs.WalkDir(f.root.FS(), dir, func(p string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && p == dir {
-			return fs.SkipAll
-		}
-		if err != nil || !d.Type().IsRegular() {
+		if err != nil || d.IsDir() {
 			return err
+		}
+		name := strings.TrimPrefix(p, dir+"/")
+		if err := special(p, d.Type()); err != nil {
+			return each(name, 0, err)
 		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		return each(strings.TrimPrefix(p, dir+"/"), info.Size())
+		return each(name, info.Size(), nil)
 	})
 }
 
@@ -143,9 +195,16 @@ func (f *folder) Experiments(context.Context) ([]Experiment, error) {
 	}
 	var out []Experiment
 	for _, d := range list {
-		e, err := f.experiment(d.Name())
+		if d.name == registry {
+			continue
+		}
+		var e *Experiment
+		err := d.err
+		if err == nil {
+			e, err = f.experiment(d.path)
+		}
 		if err != nil {
-			e = &Experiment{ID: d.Name(), Name: d.Name(), Err: err}
+			e = &Experiment{ID: d.name, Name: d.name, Err: err}
 		}
 		if e != nil {
 			out = append(out, *e)
@@ -164,8 +223,10 @@ func (f *folder) experiment(dir string) (*Experiment, error) {
 	if ok, err := f.meta(dir, &m); err != nil || !ok || m.ID == "" || m.Stage == "deleted" {
 		return nil, err
 	}
-	tags, err := f.pairs(path.Join(dir, "tags"))
-	return &Experiment{ID: dir, Name: m.Name, Tags: tags}, err
+	e := &Experiment{ID: dir, Name: m.Name}
+	var err error
+	e.Tags, err = f.pairs(path.Join(dir, "tags"), &e.Left)
+	return e, err
 }
 
 // runStatuses are the numbers that the files have for states.
@@ -177,10 +238,17 @@ func (f *folder) Runs(_ context.Context, experiment string, each func(*Run) erro
 		return err
 	}
 	for _, d := range list {
-		r, err := f.run(path.Join(experiment, d.Name()))
+		if d.name == "tags" || d.name == "models" { // of the experiment
+			continue
+		}
+		var r *Run
+		err := d.err
+		if err == nil {
+			r, err = f.run(d.path)
+		}
 		if err != nil {
 			r = &Run{Err: err}
-			r.Info.ID = d.Name()
+			r.Info.ID = d.name
 		}
 		if r != nil {
 			if err := each(r); err != nil {
@@ -215,18 +283,23 @@ func (f *folder) run(dir string) (*Run, error) {
 		r.Info.End = *m.End
 	}
 	var err error
-	if r.Data.Params, err = f.pairs(path.Join(dir, "params")); err != nil {
+	if r.Data.Params, err = f.pairs(path.Join(dir, "params"), &r.Left); err != nil {
 		return nil, err
 	}
-	if r.Data.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
+	if r.Data.Tags, err = f.pairs(path.Join(dir, "tags"), &r.Left); err != nil {
 		return nil, err
 	}
-	return r, f.files(path.Join(dir, "metrics"), func(name string, size int64) error {
+	err = f.files(path.Join(dir, "metrics"), func(name string, size int64, err error) error {
+		if err != nil {
+			r.Left = append(r.Left, err)
+			return nil
+		}
 		// The size stands for the points: whether there are more than last time is all that is
 		// asked.
 		r.Data.Metrics = append(r.Data.Metrics, Metric{Key: name, Step: size})
 		return nil
 	})
+	return r, keep(err, &r.Left)
 }
 
 // History reads lines of timestamp, value and step.
@@ -295,10 +368,14 @@ func (f *folder) LoggedModels(_ context.Context, experiment string, each func(*L
 		return err
 	}
 	for _, d := range list {
-		m, err := f.loggedModel(path.Join(dir, d.Name()))
+		var m *LoggedModel
+		err := d.err
+		if err == nil {
+			m, err = f.loggedModel(d.path)
+		}
 		if err != nil {
 			m = &LoggedModel{Err: err}
-			m.Info.ID = d.Name()
+			m.Info.ID = d.name
 		}
 		if m != nil {
 			if err := each(m); err != nil {
@@ -356,22 +433,29 @@ func (f *folder) loggedModel(dir string) (*LoggedModel, error) {
 	x.Info.ID, x.Info.Name, x.Info.Type, x.Info.Run, x.Info.Created, x.Info.Updated = m.ID, m.Name, m.Type, m.Run, m.Created, m.Updated
 	x.Info.Status, x.Info.Message = status, m.Message
 	var err error
-	if x.Info.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
+	if x.Info.Tags, err = f.pairs(path.Join(dir, "tags"), &x.Left); err != nil {
 		return nil, err
 	}
-	x.Data.Params, err = f.pairs(path.Join(dir, "params"))
+	x.Data.Params, err = f.pairs(path.Join(dir, "params"), &x.Left)
 	return x, err
 }
 
+// registry is the folder of registered models, among those of experiments.
+const registry = "models"
+
 func (f *folder) Models(_ context.Context, each func(*Model) error) error {
-	list, err := f.entries("models")
+	list, err := f.entries(registry)
 	if err != nil {
 		return err
 	}
 	for _, d := range list {
-		m, err := f.model(path.Join("models", d.Name()))
+		var m *Model
+		err := d.err
+		if err == nil {
+			m, err = f.model(d.path)
+		}
 		if err != nil {
-			m = &Model{Name: d.Name(), Err: err}
+			m = &Model{Name: d.name, Err: err}
 		}
 		if m != nil {
 			if err := each(m); err != nil {
@@ -393,10 +477,10 @@ func (f *folder) model(dir string) (*Model, error) {
 	}
 	m := &Model{Name: meta.Name, Description: meta.Description, Aliases: map[string]string{}}
 	var err error
-	if m.Tags, err = f.pairs(path.Join(dir, "tags")); err != nil {
+	if m.Tags, err = f.pairs(path.Join(dir, "tags"), &m.Left); err != nil {
 		return nil, err
 	}
-	aliases, err := f.pairs(path.Join(dir, "aliases"))
+	aliases, err := f.pairs(path.Join(dir, "aliases"), &m.Left)
 	if err != nil {
 		return nil, err
 	}
@@ -413,12 +497,15 @@ func (f *folder) versions(dir string) (out []Version, err error) {
 		return nil, err
 	}
 	for _, d := range list {
-		n, isVersion := strings.CutPrefix(d.Name(), "version-")
+		n, isVersion := strings.CutPrefix(d.name, "version-")
 		number, err := strconv.Atoi(n)
 		if !isVersion || err != nil {
 			continue
 		}
-		v, err := f.version(path.Join(dir, d.Name()))
+		var v *Version
+		if err = d.err; err == nil {
+			v, err = f.version(d.path)
+		}
 		if err != nil {
 			v = &Version{Err: err}
 		}
@@ -449,13 +536,13 @@ func (f *folder) version(dir string) (*Version, error) {
 		v.Source = m.Storage
 	}
 	var err error
-	v.Tags, err = f.pairs(path.Join(dir, "tags"))
+	v.Tags, err = f.pairs(path.Join(dir, "tags"), &v.Left)
 	return v, err
 }
 
 func (f *folder) Files(_ context.Context, of Owner) (out []File, err error) {
-	err = f.files(of.folder, func(name string, size int64) error {
-		out = append(out, File{name, size})
+	err = f.files(of.folder, func(name string, size int64, err error) error {
+		out = append(out, File{Path: name, Size: size, Err: err})
 		return nil
 	})
 	return out, err

@@ -10,7 +10,8 @@ import (
 )
 
 // A Source is where things are brought over from. Lists are of what was not deleted. One of them
-// that cannot be read has Err, and a name or id by which people find it.
+// that cannot be read has Err, and a name or id by which people find it; Left is why parts of one
+// cannot be read.
 type Source interface {
 	// Name is what the source is called in the workspace: it has no credentials in it.
 	Name() string
@@ -35,6 +36,7 @@ type Owner struct {
 type File struct {
 	Path string
 	Size int64
+	Err  error
 }
 
 // The things of MLflow as its API has them, as far as they are brought over.
@@ -46,10 +48,11 @@ type (
 	}
 	// Experiment has runs.
 	Experiment struct {
-		ID   string `json:"experiment_id"`
-		Name string `json:"name"`
-		Tags []Pair `json:"tags"`
-		Err  error  `json:"-"`
+		ID   string  `json:"experiment_id"`
+		Name string  `json:"name"`
+		Tags []Pair  `json:"tags"`
+		Err  error   `json:"-"`
+		Left []error `json:"-"`
 	}
 	// Metric is one point.
 	Metric struct {
@@ -85,7 +88,8 @@ type (
 		Outputs struct {
 			Models []json.RawMessage `json:"model_outputs"`
 		} `json:"outputs"`
-		Err    error `json:"-"`
+		Err    error   `json:"-"`
+		Left   []error `json:"-"`
 		folder string
 	}
 	// LoggedModel is a model that a run of MLflow 3 logged.
@@ -105,7 +109,8 @@ type (
 			Params  []Pair   `json:"params"`
 			Metrics []Metric `json:"metrics"` // every point, of whichever run
 		} `json:"data"`
-		Err    error `json:"-"`
+		Err    error   `json:"-"`
+		Left   []error `json:"-"`
 		folder string
 	}
 	// Model is a registered model with its versions, by number.
@@ -116,17 +121,19 @@ type (
 		Aliases     map[string]string `json:"-"` // to versions
 		Versions    []Version         `json:"-"`
 		Err         error             `json:"-"`
+		Left        []error           `json:"-"`
 	}
 	// Version is a version of a registered model.
 	Version struct {
-		Number      int    `json:"-"`
-		Err         error  `json:"-"`
-		Description string `json:"description"`
-		Source      string `json:"source"`
-		Run         string `json:"run_id"`
-		LoggedModel string `json:"model_id"`
-		Stage       string `json:"current_stage"`
-		Tags        []Pair `json:"tags"`
+		Number      int     `json:"-"`
+		Err         error   `json:"-"`
+		Left        []error `json:"-"`
+		Description string  `json:"description"`
+		Source      string  `json:"source"`
+		Run         string  `json:"run_id"`
+		LoggedModel string  `json:"model_id"`
+		Stage       string  `json:"current_stage"`
+		Tags        []Pair  `json:"tags"`
 	}
 )
 

@@ -39,6 +39,7 @@ func (c *copier) registered(ctx context.Context, m *Model) error {
 		return c.attempt(err, "model %s", m.Name)
 	}
 	c.count.Models++
+	c.leaveParts(m.Left, "model %s", m.Name)
 	for _, v := range m.Versions {
 		if err := c.version(ctx, m, v); err != nil {
 			return err
@@ -58,6 +59,7 @@ func (c *copier) version(ctx context.Context, m *Model, v Version) error {
 	if v.Err != nil {
 		return c.attempt(v.Err, "version %d of model %s", v.Number, m.Name)
 	}
+	c.leaveParts(v.Left, "version %d of model %s", v.Number, m.Name)
 	source, ok := c.source(v)
 	if !ok {
 		c.leave("version %d of model %s: its files are at %s, outside what is imported", v.Number, m.Name, v.Source)

@@ -327,7 +327,7 @@ func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 			if e.Dir {
 				todo = append(todo, e.Path)
 			} else {
-				out = append(out, File{e.Path, e.Size})
+				out = append(out, File{Path: e.Path, Size: e.Size})
 			}
 		}
 	}
