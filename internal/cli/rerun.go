@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -117,25 +116,13 @@ func changedBody(c *client.Client, d client.Document, sets []string) (json.RawMe
 	for _, own := range []string{"name", "id", "creation_context", "status"} {
 		delete(file, own)
 	}
-	// A file has to name an environment, which a job of `berth run` need not have.
-	const standIn = "no-environment"
-	if file["environment"] == nil && file["type"] == "command" {
-		file["environment"] = "azureml:" + standIn + ":1"
-	}
 	text, err := json.Marshal(file)
 	if err != nil {
 		return nil, err
 	}
-	r, err := spec.LoadBytes(text, withTypes(spec.Options{Kind: job.yaml(), Set: sets, Workspace: c.Workspace, File: "job " + d.Name(), Links: followLinks()}))
+	r, err := spec.LoadBytes(text, withTypes(spec.Options{Kind: job.yaml(), Set: sets, Workspace: c.Workspace, File: "job " + d.Name(), Bare: true, Links: followLinks()}))
 	if err != nil {
 		return nil, err
 	}
-	var out client.Document
-	if err := json.Unmarshal(r.Main().Body, &out); err != nil {
-		return nil, err
-	}
-	if id, _ := out.Properties()["environmentId"].(string); strings.Contains(id, standIn) {
-		delete(out.Properties(), "environmentId")
-	}
-	return json.Marshal(out)
+	return r.Main().Body, nil
 }

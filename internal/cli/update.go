@@ -177,10 +177,6 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	if n.word == "datastore" && !e.mentions("credentials") {
 		delete(m, "credentials") // they are shown without their secrets, and no file may leave those out
 	}
-	bare := n.word == "job" && m["type"] == "command" && m["environment"] == nil
-	if bare { // as `berth run` makes them, and no file may
-		m["environment"] = bareEnvironment
-	}
 	before, err := s.reread(ctx, c, n, t, m)
 	if err != nil {
 		return nil, nil, err
@@ -197,19 +193,12 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	if err != nil {
 		return nil, nil, err
 	}
-	if bare && m["environment"] == bareEnvironment {
-		delete(m, "environment")
-	}
 	overlay(d.Members, before, after)
 	if n.versioned || n.word == "job" {
 		erase(d, before, after)
 	}
 	return was, m, nil
 }
-
-// bareEnvironment stands for the environment of a job that has none while it is read as a file; it
-// is the same before and after a change, so it never gets into the document.
-const bareEnvironment = "azureml:none:1"
 
 // shown is what `show` prints of a document, for changing.
 func shown(n noun, d client.Document) (map[string]any, error) {
@@ -228,7 +217,7 @@ func (s *session) reread(ctx context.Context, c *client.Client, n noun, t *targe
 	if err != nil {
 		return nil, err
 	}
-	r, err := spec.LoadBytes(text, withTypes(spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version, Links: followLinks()}))
+	r, err := spec.LoadBytes(text, withTypes(spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version, Bare: true, Links: followLinks()}))
 	if bad, ok := err.(spec.Errors); ok {
 		for i := range bad {
 			bad[i].File, bad[i].Line, bad[i].Col = "", 0, 0 // nobody wrote this file; the field is the place

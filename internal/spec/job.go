@@ -58,7 +58,7 @@ func commandJobParts() []part {
 		f("type", enum("command"), unsent),
 		f("name", lowerName, to("@name")),
 		f("command", text, required),
-		f("environment", environment, to("environmentId"), required),
+		f("environment", environment, to("environmentId")),
 		f("code", code, to("codeId")),
 		f("environment_variables", environmentVariables, def(tree{})),
 		f("inputs", inputs, def(tree{})),
@@ -79,6 +79,9 @@ func checkCommand(s *scope, v *value) {
 	if props, ok := asTree(s.out["properties"]); ok {
 		delete(props, "_azureml.ComputeTargetType") // the service's own
 	}
+	if v.get("environment") == nil && !s.options.Bare && !strings.EqualFold(v.get("properties").textOf(hostProperty), "host") {
+		s.in("environment").fail(v, "is required")
+	}
 	if env, ok := asTree(s.out["environmentVariables"]); ok && strings.EqualFold(v.textOf("compute"), "local") && env[commonRuntime] == nil {
 		env[commonRuntime] = "true"
 	}
@@ -92,6 +95,9 @@ func checkCommand(s *scope, v *value) {
 	s.in("command").unreplaced(cmd, text, map[string]*value{"outputs": v.get("outputs")})
 	s.registryCode(v.get("code"))
 }
+
+// hostProperty is "host" for jobs that run on the node as it is.
+const hostProperty = "berth.environment"
 
 // registryCode refuses code in a registry, which components can have and jobs cannot.
 func (s *scope) registryCode(v *value) {

@@ -30,6 +30,8 @@ type Options struct {
 	// Experiment is the experiment of jobs that name none; the name of the working directory, as a
 	// rule.
 	Experiment string
+	// Bare lets command jobs have no environment, as those of `berth run`.
+	Bare bool
 	// Links allows links that lead out of the folders that are uploaded.
 	Links bool
 	// JobTypes and ComputeTypes are those that the server knows, in lower case. One that has no
@@ -82,6 +84,8 @@ type Upload struct {
 	Includes []string
 	// Ignore are patterns to leave out beside those of the folder's ignore file.
 	Ignore []string
+	// Bare lets command jobs have no environment, as those of `berth run`.
+	Bare bool
 	// Links allows links that lead out of the folder; they are followed.
 	Links bool
 	// Index is a folder in which hashes of folders are remembered, so that one that was not changed
