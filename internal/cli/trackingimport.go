@@ -9,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/migrate"
+	"github.com/berthml/berth/internal/spec"
 )
 
 // importTokenVar has the token of the server that is imported from: on a command line everybody
@@ -52,7 +53,9 @@ func trackingImportCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := migrate.Copy(ctx, source, c, migrate.Options{Full: full, Say: s.say})
+			n, err := migrate.Copy(ctx, source, c, migrate.Options{Full: full, Say: func(format string, args ...any) {
+				s.say("%s", spec.Printable(fmt.Sprintf(format, args...))) // the source chose the names
+			}})
 			if err != nil {
 				return err
 			}
@@ -65,7 +68,7 @@ func trackingImportCommand(s *session) *cobra.Command {
 			s.say("imported %d experiments, %d runs (%d unchanged), %d points, %d files (%d bytes), %d logged models, %d registered models with %d new versions; %d things were left behind",
 				n.Experiments, n.Runs, n.Unchanged, n.Points, n.Files, n.Bytes, n.Logged, n.Models, n.Versions, n.LeftBehind)
 			for _, what := range n.NotImported {
-				s.say("  %s", what)
+				s.say("  %s", spec.Printable(what))
 			}
 			if more := n.LeftBehind - len(n.NotImported); more > 0 {
 				s.say("  and %d more, which are named above", more)
@@ -89,7 +92,7 @@ func leftBehind(n migrate.Counts) error {
 
 func importSource(from string) (migrate.Source, error) {
 	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
-		return migrate.Server(from, os.Getenv(importTokenVar))
+		return migrate.Server(from, os.Getenv(importTokenVar), migrate.Patience)
 	}
 	return migrate.Folder(strings.TrimPrefix(from, "file://"))
 }

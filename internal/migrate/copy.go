@@ -1,16 +1,19 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
@@ -67,7 +70,7 @@ func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Count
 		if c.count.Experiments == before.Experiments {
 			continue // it was left behind
 		}
-		c.Say("experiment %s (%d of %d): %d runs, %d of them unchanged; %d points, %d files", e.Name, i+1, len(experiments), c.count.Runs-before.Runs,
+		c.Say("experiment %s (%d of %d): %d runs, %d of them unchanged; %d points, %d files", clip(e.Name), i+1, len(experiments), c.count.Runs-before.Runs,
 			c.count.Unchanged-before.Unchanged, c.count.Points-before.Points, c.count.Files-before.Files)
 	}
 	err = from.Models(ctx, func(m *Model) error { return c.registered(ctx, m) })
@@ -81,7 +84,7 @@ func (c *copier) post(ctx context.Context, path string, in, out any) error {
 // leave says that something stays behind.
 func (c *copier) leave(format string, args ...any) {
 	c.count.LeftBehind++
-	text := fmt.Sprintf(format, args...)
+	text := clip(fmt.Sprintf(format, args...))
 	if len(c.count.NotImported) < mostNamed {
 		c.count.NotImported = append(c.count.NotImported, text)
 	}
@@ -107,8 +110,8 @@ func (c *copier) attempt(err error, format string, args ...any) error {
 
 // experiment brings over an experiment; one of the same name that is there is the same.
 func (c *copier) experiment(ctx context.Context, e Experiment) error {
-	if e.Err != nil {
-		return c.attempt(e.Err, "experiment %s", e.Name)
+	if err := cmp.Or(e.Err, checkName(e.Name), checkName(e.ID)); err != nil {
+		return c.attempt(err, "experiment %s", e.Name)
 	}
 	id, err := c.experimentID(ctx, e)
 	if err != nil {
@@ -129,7 +132,7 @@ func (c *copier) experiment(ctx context.Context, e Experiment) error {
 	n := 0
 	err = c.from.Runs(ctx, e.ID, func(r *Run) error {
 		if n++; n%100 == 0 {
-			c.Say("experiment %s: %d runs so far", e.Name, n)
+			c.Say("experiment %s: %d runs so far", clip(e.Name), n)
 		}
 		return c.run(ctx, id, r)
 	})
@@ -190,8 +193,8 @@ func isDone(tags []Pair, mark string) bool {
 
 // run brings over a run. It is marked as done if nothing of it was left behind.
 func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
-	if r.Err != nil {
-		return c.attempt(r.Err, "run %s", r.Info.ID)
+	if err := cmp.Or(r.Err, checkName(r.Info.ID)); err != nil {
+		return c.attempt(err, "run %s", r.Info.ID)
 	}
 	c.count.Runs++
 	left := c.count.LeftBehind
@@ -347,8 +350,7 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 		if have[f] && !c.Full {
 			continue
 		}
-		err := c.to.PutArtifact(ctx, root+"/"+f.Path, func() (io.ReadCloser, error) { return c.from.Open(ctx, of, f.Path) })
-		if err != nil {
+		if err := c.put(ctx, root+"/"+f.Path, of, f); err != nil {
 			if err := c.attempt(err, "file %s of %s%s", f.Path, of.Run, of.Model); err != nil {
 				return err
 			}
@@ -360,10 +362,52 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 	return nil
 }
 
+// opened is a file of the source that is sent on. It keeps why it could not be read, which the
+// error of sending does not say.
+type opened struct {
+	io.ReadCloser
+	err    *atomic.Pointer[error]
+	closed atomic.Bool
+}
+
+func (o *opened) Read(b []byte) (int, error) {
+	n, err := o.ReadCloser.Read(b)
+	if err != nil && err != io.EOF && !o.closed.Load() {
+		o.err.Store(&err)
+	}
+	return n, err
+}
+
+func (o *opened) Close() error {
+	o.closed.Store(true)
+	return o.ReadCloser.Close()
+}
+
+// put brings over a file. It is read again where the connection to the source was lost.
+func (c *copier) put(ctx context.Context, name string, of Owner, f File) error {
+	var lost atomic.Pointer[error]
+	err := c.to.PutArtifact(ctx, name, func() (io.ReadCloser, error) {
+		if err := lost.Load(); err != nil && (leaves(*err) || errors.Is(*err, errSilent)) {
+			return nil, *err
+		}
+		lost.Store(nil)
+		r, err := c.from.Open(ctx, of, f)
+		if err != nil {
+			lost.Store(&err)
+			return nil, err
+		}
+		return &opened{ReadCloser: r, err: &lost}, nil
+	})
+	if reason := lost.Load(); err != nil && reason != nil {
+		return *reason
+	}
+	return err
+}
+
 // loggedModel brings over a logged model. It is marked as done if nothing of it was left behind.
 func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedModel) error {
-	if m.Err != nil {
-		return c.attempt(m.Err, "logged model %s", m.Info.ID)
+	if err := cmp.Or(m.Err, checkName(m.Info.ID)); err != nil {
+		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
 	mark, err := markOf(m)
 	if err != nil {

@@ -548,6 +548,6 @@ func (f *folder) Files(_ context.Context, of Owner) (out []File, err error) {
 	return out, err
 }
 
-func (f *folder) Open(_ context.Context, of Owner, name string) (io.ReadCloser, error) {
-	return f.root.Open(path.Join(of.folder, name))
+func (f *folder) Open(_ context.Context, of Owner, file File) (io.ReadCloser, error) {
+	return f.root.Open(path.Join(of.folder, file.Path))
 }

@@ -23,7 +23,7 @@ type Source interface {
 	Models(ctx context.Context, each func(*Model) error) error
 	// Files are those of a run or a logged model.
 	Files(ctx context.Context, of Owner) ([]File, error)
-	Open(ctx context.Context, of Owner, path string) (io.ReadCloser, error)
+	Open(ctx context.Context, of Owner, file File) (io.ReadCloser, error)
 }
 
 // An Owner has files.

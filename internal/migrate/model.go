@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -14,8 +15,8 @@ import (
 // registered brings over a registered model. Versions keep their numbers; a model that somebody
 // registered here is left alone.
 func (c *copier) registered(ctx context.Context, m *Model) error {
-	if m.Err != nil {
-		return c.attempt(m.Err, "model %s", m.Name)
+	if err := cmp.Or(m.Err, checkName(m.Name)); err != nil {
+		return c.attempt(err, "model %s", m.Name)
 	}
 	if len(m.Versions) == 0 {
 		c.leave("model %s: it has no versions", m.Name)

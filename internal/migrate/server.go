@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -21,16 +22,19 @@ type server struct {
 	base, token string
 	user        *url.Userinfo
 	http        *http.Client
+	patience    time.Duration
 }
 
 // Server is the MLflow server at an address, which may have a user and a password in it. token is a
-// bearer token, or empty.
-func Server(address, token string) (Source, error) {
+// bearer token, or empty. An answer has to come within patience; for files see progress.
+func Server(address, token string, patience time.Duration) (Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server", address)
 	}
-	s := &server{token: token, user: u.User, http: &http.Client{CheckRedirect: sameHost}}
+	through := http.DefaultTransport.(*http.Transport).Clone()
+	through.MaxResponseHeaderBytes = 64 << 10
+	s := &server{token: token, user: u.User, http: &http.Client{CheckRedirect: sameHost, Transport: through}, patience: patience}
 	u.User = nil
 	s.base = strings.TrimSuffix(u.String(), "/")
 	return s, nil
@@ -40,7 +44,7 @@ func Server(address, token string) (Source, error) {
 // not what this machine can reach.
 func sameHost(r *http.Request, via []*http.Request) error {
 	if from := via[0].URL; r.URL.Hostname() != from.Hostname() || from.Scheme == "https" && r.URL.Scheme != "https" || len(via) > 5 {
-		return berth.Errorf(berth.Invalid, "it redirects to %s, which is not followed", r.URL.Redacted())
+		return berth.Errorf(berth.Invalid, "it redirects to %.500s, which is not followed", r.URL.Redacted())
 	}
 	return nil
 }
@@ -79,7 +83,7 @@ func (s *server) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	defer resp.Body.Close()
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	return nil, &refused{berth.Errorf(berth.Unavailable, "the MLflow server %s answered %s to %s %s: %s", s.base, resp.Status, method, path, b), resp.StatusCode}
+	return nil, &refused{berth.Errorf(berth.Unavailable, "the MLflow server %s answered %.100s to %s %s: %s", s.base, resp.Status, method, clip(path), b), resp.StatusCode}
 }
 
 // refused is an answer of the server that is not what was asked for.
@@ -112,62 +116,68 @@ func unknown(err error) bool {
 }
 
 func (s *server) call(ctx context.Context, method, path string, in, out any) error {
-	resp, err := s.send(ctx, method, "/api/2.0/mlflow/"+path, in)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	err = json.NewDecoder(resp.Body).Decode(out)
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &syntax) || errors.As(err, &kind) {
-		return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is not as MLflow's: %w", s.base, path, err)
-	}
-	if err != nil {
-		return berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err)
-	}
-	return nil
+	_, err := s.sized(ctx, method, path, in, out)
+	return err
 }
 
-// pages calls each with the pages of a search.
-func (s *server) pages(ctx context.Context, path string, in map[string]any, each func(raw map[string]json.RawMessage) error) error {
+// sized is call, and says how many bytes the answer has.
+func (s *server) sized(ctx context.Context, method, path string, in, out any) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errSilent)
+	defer cancel()
+	resp, err := s.send(ctx, method, "/api/2.0/mlflow/"+path, in)
+	if err != nil {
+		return 0, s.silent(ctx, path, err)
+	}
+	defer resp.Body.Close()
+	body := &answer{body: resp.Body, most: maxAnswer}
+	err = json.NewDecoder(body).Decode(out)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax), errors.As(err, &kind), berth.CodeOf(err) == berth.Invalid:
+		return body.n, s.strange(path, err)
+	case err != nil:
+		err = s.silent(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err))
+	}
+	return body.n, err
+}
+
+// pages calls each with the things on the pages of a search.
+func (s *server) pages(ctx context.Context, p *pages, path string, in map[string]any, each func(things []json.RawMessage) error) error {
 	for {
 		var out map[string]json.RawMessage
-		if err := s.call(ctx, http.MethodPost, path, in, &out); err != nil {
+		size, err := s.sized(ctx, http.MethodPost, path, in, &out)
+		if err != nil {
 			return err
 		}
-		if err := each(out); err != nil {
-			return err
-		}
+		var things []json.RawMessage
 		var token string
-		if raw := out["next_page_token"]; raw != nil {
-			if err := json.Unmarshal(raw, &token); err != nil {
-				return err
+		for name, to := range map[string]any{p.of: &things, "next_page_token": &token} {
+			if raw := out[name]; raw != nil {
+				if err := json.Unmarshal(raw, to); err != nil {
+					return s.strange(path, err)
+				}
 			}
 		}
-		if token == "" {
-			return nil
+		if err := each(things); err != nil {
+			return err
+		}
+		if more, err := p.more(token, len(things), size); err != nil || !more {
+			return err
 		}
 		in["page_token"] = token
 	}
 }
 
-// items decodes a list of an answer, which may be missing. One that cannot be decoded has what
-// could.
+// items decodes the things of a page. One that cannot be decoded has what could.
 func items[T any, P interface {
 	*T
 	fail(err error)
-}](raw json.RawMessage, each func(P) error) error {
-	var list []json.RawMessage
-	if raw != nil {
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return err
-		}
-	}
+}](list []json.RawMessage, each func(P) error) error {
 	for _, b := range list {
 		p := P(new(T))
 		if err := json.Unmarshal(b, p); err != nil {
-			p.fail(berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %w", err))
+			p.fail(berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %s", clip(err.Error())))
 		}
 		if err := each(p); err != nil {
 			return err
@@ -177,8 +187,9 @@ func items[T any, P interface {
 }
 
 func (s *server) Experiments(ctx context.Context) (all []Experiment, err error) {
-	err = s.pages(ctx, "experiments/search", map[string]any{"max_results": 1000}, func(out map[string]json.RawMessage) error {
-		return items(out["experiments"], func(e *Experiment) error {
+	p := &pages{of: "experiments", whole: true}
+	err = s.pages(ctx, p, "experiments/search", map[string]any{"max_results": 1000}, func(things []json.RawMessage) error {
+		return items(things, func(e *Experiment) error {
 			all = append(all, *e)
 			return nil
 		})
@@ -188,20 +199,25 @@ func (s *server) Experiments(ctx context.Context) (all []Experiment, err error) 
 
 func (s *server) Runs(ctx context.Context, experiment string, each func(*Run) error) error {
 	in := map[string]any{"experiment_ids": []string{experiment}, "max_results": 200, "order_by": []string{"attributes.start_time ASC"}}
-	return s.pages(ctx, "runs/search", in, func(out map[string]json.RawMessage) error { return items(out["runs"], each) })
+	return s.pages(ctx, &pages{of: "runs"}, "runs/search", in, func(things []json.RawMessage) error { return items(things, each) })
 }
 
 func (s *server) History(ctx context.Context, run *Run, key string, each func([]Metric) error) error {
+	p := &pages{of: "points"}
 	q := url.Values{"run_id": {run.Info.ID}, "metric_key": {key}, "max_results": {"25000"}}
 	for {
 		var out struct {
 			Metrics []Metric `json:"metrics"`
 			Next    string   `json:"next_page_token"`
 		}
-		if err := s.call(ctx, http.MethodGet, "metrics/get-history?"+q.Encode(), nil, &out); err != nil {
+		size, err := s.sized(ctx, http.MethodGet, "metrics/get-history?"+q.Encode(), nil, &out)
+		if err != nil {
 			return err
 		}
-		if err := each(out.Metrics); err != nil || out.Next == "" {
+		if err := each(out.Metrics); err != nil {
+			return err
+		}
+		if more, err := p.more(out.Next, len(out.Metrics), size); err != nil || !more {
 			return err
 		}
 		q.Set("page_token", out.Next)
@@ -210,7 +226,7 @@ func (s *server) History(ctx context.Context, run *Run, key string, each func([]
 
 func (s *server) LoggedModels(ctx context.Context, experiment string, each func(*LoggedModel) error) error {
 	in := map[string]any{"experiment_ids": []string{experiment}, "max_results": 50}
-	err := s.pages(ctx, "logged-models/search", in, func(out map[string]json.RawMessage) error { return items(out["models"], each) })
+	err := s.pages(ctx, &pages{of: "models"}, "logged-models/search", in, func(things []json.RawMessage) error { return items(things, each) })
 	if unknown(err) { // before MLflow 3
 		return nil
 	}
@@ -218,13 +234,15 @@ func (s *server) LoggedModels(ctx context.Context, experiment string, each func(
 }
 
 func (s *server) Models(ctx context.Context, each func(*Model) error) error {
+	p := &pages{of: "registered models"}
 	q := url.Values{"max_results": {"100"}}
 	for {
 		var out struct {
 			Models []json.RawMessage `json:"registered_models"`
 			Next   string            `json:"next_page_token"`
 		}
-		if err := s.call(ctx, http.MethodGet, "registered-models/search?"+q.Encode(), nil, &out); err != nil {
+		size, err := s.sized(ctx, http.MethodGet, "registered-models/search?"+q.Encode(), nil, &out)
+		if err != nil {
 			return err
 		}
 		for _, raw := range out.Models {
@@ -237,8 +255,8 @@ func (s *server) Models(ctx context.Context, each func(*Model) error) error {
 				return err
 			}
 		}
-		if out.Next == "" {
-			return nil
+		if more, err := p.more(out.Next, len(out.Models), size); err != nil || !more {
+			return err
 		}
 		q.Set("page_token", out.Next)
 	}
@@ -251,11 +269,12 @@ func (s *server) model(ctx context.Context, raw json.RawMessage) (*Model, error)
 		Aliases []struct{ Alias, Version string } `json:"aliases"`
 	}
 	if err := errors.Join(json.Unmarshal(raw, m), json.Unmarshal(raw, &more)); err != nil {
-		return m, berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %w", err)
+		return m, s.strange("registered-models/search", err)
 	}
 	for _, a := range more.Aliases {
 		m.Aliases[a.Alias] = a.Version
 	}
+	p := &pages{of: "versions", whole: true}
 	q := url.Values{"max_results": {"1000"}, "filter": {"name='" + strings.ReplaceAll(m.Name, "'", "''") + "'"}}
 	for {
 		var out struct {
@@ -265,18 +284,24 @@ func (s *server) model(ctx context.Context, raw json.RawMessage) (*Model, error)
 			} `json:"model_versions"`
 			Next string `json:"next_page_token"`
 		}
-		if err := s.call(ctx, http.MethodGet, "model-versions/search?"+q.Encode(), nil, &out); err != nil {
+		size, err := s.sized(ctx, http.MethodGet, "model-versions/search?"+q.Encode(), nil, &out)
+		if err != nil {
 			return m, err
 		}
 		for _, v := range out.Versions {
 			if v.Number, v.Err = strconv.Atoi(v.Text); v.Err != nil {
-				v.Err = berth.Errorf(berth.Invalid, "%q is not the number of a version", v.Text)
+				v.Err = berth.Errorf(berth.Invalid, "%.100q is not the number of a version", v.Text)
 			}
 			m.Versions = append(m.Versions, v.Version)
 		}
-		if q.Set("page_token", out.Next); out.Next == "" {
+		more, err := p.more(out.Next, len(out.Versions), size)
+		if err != nil {
+			return m, err
+		}
+		if !more {
 			break
 		}
+		q.Set("page_token", out.Next)
 	}
 	slices.SortFunc(m.Versions, func(a, b Version) int { return a.Number - b.Number })
 	return m, nil
@@ -307,41 +332,55 @@ type listed struct {
 const (
 	maxEntries = 1_000_000
 	maxDepth   = 100
+	maxPaths   = 256 << 20 // bytes
 )
 
 // walk is the files of a tree whose folders are listed one at a time.
 func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 	var out []File
-	for todo := []string{""}; len(todo) > 0; todo = todo[1:] {
-		if len(out)+len(todo) > maxEntries || strings.Count(todo[0], "/") > maxDepth {
-			return nil, berth.Errorf(berth.Invalid, "the folder %q has more than %d files, or folders more than %d deep", todo[0], maxEntries, maxDepth)
+	size := 0
+	todo := []string{""} // those that were listed stay
+	for i := 0; i < len(todo); i++ {
+		folder := todo[i]
+		if len(out)+len(todo) > maxEntries || size > maxPaths || strings.Count(folder, "/") > maxDepth {
+			return nil, berth.Errorf(berth.Invalid, "the folder %.500q has more than %d files and folders, or folders more than %d deep", folder, maxEntries, maxDepth)
 		}
-		entries, err := list(todo[0])
+		entries, err := list(folder)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range entries {
-			if todo[0] != "" && !strings.HasPrefix(e.Path, todo[0]+"/") || e.Path == "" {
-				return nil, berth.Errorf(berth.Invalid, "the list of folder %q has %q, which is not in it", todo[0], e.Path)
+			if folder != "" && !strings.HasPrefix(e.Path, folder+"/") || e.Path == "" {
+				return nil, berth.Errorf(berth.Invalid, "the list of folder %.500q has %.500q, which is not in it", folder, e.Path)
 			}
+			size += len(e.Path)
 			if e.Dir {
 				todo = append(todo, e.Path)
 			} else {
-				out = append(out, File{Path: e.Path, Size: e.Size})
+				out = append(out, File{Path: e.Path, Size: e.Size, Err: checkName(e.Path)})
 			}
 		}
 	}
 	return out, nil
 }
 
-func (s *server) Open(ctx context.Context, of Owner, path string) (io.ReadCloser, error) {
-	at := "/get-artifact?" + url.Values{"run_uuid": {of.Run}, "path": {path}}.Encode()
+func (s *server) Open(ctx context.Context, of Owner, file File) (io.ReadCloser, error) {
+	at := "/get-artifact?" + url.Values{"run_uuid": {of.Run}, "path": {file.Path}}.Encode()
 	if of.Model != "" {
-		at = "/ajax-api/2.0/mlflow/logged-models/" + url.PathEscape(of.Model) + "/artifacts/files?" + url.Values{"artifact_file_path": {path}}.Encode()
+		at = "/ajax-api/2.0/mlflow/logged-models/" + url.PathEscape(of.Model) + "/artifacts/files?" + url.Values{"artifact_file_path": {file.Path}}.Encode()
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(s.patience, func() { end(errSilent) })
 	resp, err := s.send(ctx, http.MethodGet, at, nil)
+	timer.Stop()
 	if err != nil {
+		err = s.silent(ctx, at, err)
+		end(err)
 		return nil, err
 	}
-	return resp.Body, nil
+	room := file.Size
+	if room <= 0 {
+		room = maxUnlisted
+	}
+	return &remote{s: s, ctx: ctx, end: end, body: resp.Body, name: file.Path, room: room, left: s.patience}, nil
 }
