@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -88,6 +89,7 @@ func openOn(t testing.TB, w *filewatch.Watcher, url, dir string) *house {
 	t.Cleanup(func() { tracking.Close() })
 	s := api.New(api.Options{
 		Tracking: tracking,
+		Points:   func(id string) ([]fs.FileInfo, error) { return track.PointFiles(filepath.Join(dir, "tracking"), id) },
 		DB:       db, Blobs: blobs, Authority: x.auth, Signer: signer, Watcher: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Front:    front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}),
 		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"},

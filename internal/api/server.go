@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -58,6 +59,9 @@ type Options struct {
 	// WorkspaceStorage is how many bytes a workspace may store where its tags say nothing; 0 is no
 	// end.
 	WorkspaceStorage int64
+	// Points lists the files of the points of metrics of a workspace, see [track.PointFiles]. Nil
+	// knows of none.
+	Points func(id string) ([]fs.FileInfo, error)
 	// Slots is how many tasks this machine itself runs at once.
 	Slots int
 	// Local is on which terms jobs run on this machine itself.

@@ -17,10 +17,11 @@ import (
 //	GET  storage?by=kind,user,job,age
 //	POST cleanStorage                   a berth.CleanStorage
 type storageService struct {
-	db    *store.DB
-	blobs *blob.Store
-	quota *space.Quota
-	at    locate.Locator
+	db     *store.DB
+	blobs  *blob.Store
+	points space.Points
+	quota  *space.Quota
+	at     locate.Locator
 }
 
 func (s *storageService) use(c *call) error {
@@ -36,7 +37,7 @@ func (s *storageService) use(c *call) error {
 		return err
 	}
 	defer done()
-	out, err := space.Use(c.ctx(), s.db, s.blobs, c.ws.Key(), by, c.now)
+	out, err := space.Use(c.ctx(), s.db, s.blobs, s.points, c.ws.Key(), by, c.now)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -203,6 +204,63 @@ func TestFullWorkspace(t *testing.T) {
 	y.do("PUT", y.ws+"/jobs/refused", job).want(400).says("workspace lab stores 30 bytes; the limit is 30 bytes")
 	y.do("POST", y.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now()}).want(200)
 	y.do("PUT", y.ws+"/jobs/taken", job).want(201)
+}
+
+// TestTrackingCountsAsStorage: points of metrics, and files of runs and logged models, take space
+// as what they are, and are refused where the workspace is full, in MLflow's shape. Jobs that run
+// go on.
+func TestTrackingCountsAsStorage(t *testing.T) {
+	x := openPulling(t)
+	url := "/mlflow/v1.0" + x.ws + "/api/2.0/"
+	call := func(token, method, path string, body any) answer {
+		t.Helper()
+		return x.as(token, method, url+path, body, "Content-Type", "application/json")
+	}
+	run := call(x.admin, "POST", "mlflow/runs/create", map[string]any{"experiment_id": "0"}).want(200).at("run.info.run_id").(string)
+	model := call(x.admin, "POST", "mlflow/logged-models", map[string]any{"experiment_id": "0", "name": "m"}).want(200).at("model.info.model_id").(string)
+	batch := func(run string) map[string]any {
+		return map[string]any{"run_id": run, "metrics": []map[string]any{{"key": "loss", "value": 1, "timestamp": 1}}, "params": []map[string]any{{"key": "p", "value": "v"}}}
+	}
+	files := []string{"mlflow-artifacts/artifacts/0/" + run + "/artifacts/f", "mlflow-artifacts/artifacts/0/models/" + model + "/artifacts/f"}
+	call(x.admin, "POST", "mlflow/runs/log-batch", batch(run)).want(200)
+	for _, f := range files {
+		call(x.admin, "PUT", f, "0123456789").want(200)
+	}
+	kinds := map[any]float64{}
+	lines, _ := x.do("GET", x.ws+"/storage", nil).want(200).at("groups").([]any)
+	for _, l := range lines {
+		line := l.(map[string]any)
+		kinds[line["kind"]] = line["bytes"].(float64)
+	}
+	if len(kinds) != 2 || kinds["artifacts"] != 20 || kinds["metrics"] == 0 {
+		t.Errorf("stored are %v", kinds)
+	}
+	x.do("GET", x.ws+"/storage?by=user,job", nil).want(200)
+	if age := x.do("GET", x.ws+"/storage?by=age", nil).want(200); age.at("groups.1") != nil || age.at("total.ownBytes") == 20 {
+		t.Errorf("by age: %s", age.raw)
+	}
+
+	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": strconv.Itoa(20 + int(kinds["metrics"]))}}).want(200)
+	x.do("POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now()}).want(200) // forgets what was measured
+	x.do("PUT", x.ws+"/jobs/refused", props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(400)
+	full := func(a answer) {
+		t.Helper()
+		if msg := fmt.Sprint(a.want(400).at("message")); a.at("error_code") != "INVALID_PARAMETER_VALUE" || !strings.Contains(msg, "workspace lab stores") || !strings.Contains(msg, "`berth storage`") {
+			t.Errorf("%s", a.raw)
+		}
+	}
+	other := call(x.admin, "POST", "mlflow/runs/create", map[string]any{"experiment_id": "0"}).want(200).at("run.info.run_id").(string)
+	full(call(x.admin, "POST", "mlflow/runs/log-batch", batch(other)))
+	full(call(x.admin, "POST", "mlflow/runs/log-metric", map[string]any{"run_id": other, "key": "loss", "value": 1, "timestamp": 1}))
+	for _, f := range files {
+		full(call(x.admin, "PUT", f, "0123456789"))
+	}
+	if got := call(x.admin, "GET", "mlflow/runs/get?run_id="+other, nil).want(200).at("run.data.params"); got != nil {
+		t.Errorf("half of a batch was kept: %v", got)
+	}
+	call(x.admin, "POST", "mlflow/runs/set-tag", map[string]any{"run_id": other, "key": "k", "value": "v"}).want(200) // no points, no files
+	call(x.token, "POST", "mlflow/runs/log-batch", batch("p")).want(200)
+	call(x.admin, "DELETE", files[0], nil).want(200)
 }
 
 // TestSurveysOfStorageTakeTurns: who reads all names of a workspace waits while others do.

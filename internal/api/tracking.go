@@ -74,6 +74,15 @@ func (s *trackingService) serve(w http.ResponseWriter, r *http.Request, who trac
 		s.fail(w, err)
 		return
 	}
+	if who.Job == "" { // a job that runs goes on, whatever it stores
+		who.Full = func(ctx context.Context) error {
+			room, err := s.front.quota.Room(ctx, ws.Key())
+			if err != nil {
+				return err
+			}
+			return room.Full(ws.Name)
+		}
+	}
 	if track.Streams(path) {
 		if err := s.stream(w, r, found.tracking, who, path); err != nil {
 			s.fail(w, err)

@@ -210,6 +210,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), Tasks: a.reachTasks(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()), Loopback: a.loopback,
+		Points:   func(id string) ([]fs.FileInfo, error) { return track.PointFiles(a.trackingDir(), id) },
 		Tracking: leaderTracking{leader}, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats,
 		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics, a.gateway.Metrics},
 	})

@@ -259,6 +259,10 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (kept, 
 	return kept, d.CreatedBy, nil
 }
 
+// LoggedRoot is above the files in the artifact store that were logged to what is not a run:
+// logged models.
+const LoggedRoot = "mlflow/"
+
 // OutputRoot is above the folders of jobs' outputs in the default datastore.
 const OutputRoot = "azureml/"
 

@@ -26,8 +26,9 @@ const (
 
 // A Quota limits what workspaces store.
 type Quota struct {
-	db    *store.DB
-	limit int64 // where a workspace does not say; 0 is no end
+	db     *store.DB
+	points Points
+	limit  int64 // where a workspace does not say; 0 is no end
 
 	mu   sync.Mutex
 	seen map[string]*standing
@@ -47,8 +48,8 @@ type Room struct {
 }
 
 // NewQuota limits the workspaces of a server.
-func NewQuota(db *store.DB, limit int64) *Quota {
-	return &Quota{db: db, limit: limit, seen: map[string]*standing{}}
+func NewQuota(db *store.DB, points Points, limit int64) *Quota {
+	return &Quota{db: db, points: points, limit: limit, seen: map[string]*standing{}}
 }
 
 // Room is how a workspace stands. It was true at most a minute ago.
@@ -76,17 +77,15 @@ func (q *Quota) Room(ctx context.Context, workspace string) (Room, error) {
 	switch old := now.Sub(s.counted); {
 	case s.room.Limit == 0, s.measuring, old <= measureFor && s.room.Used < s.room.Limit, old <= fullFor:
 	case s.counted.IsZero():
-		if err := q.measure(ctx, workspace, s); err != nil {
+		n, err := q.used(ctx, workspace)
+		if err != nil {
 			return Room{}, err
 		}
+		s.room.Used, s.counted = n, time.Now()
 	default: // nobody waits for it
 		s.measuring = true
 		go func() {
-			var n int64
-			err := q.db.View(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
-				n, err = used(tx, workspace)
-				return err
-			})
+			n, err := q.used(context.WithoutCancel(ctx), workspace)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.measuring = false; err == nil {
@@ -95,15 +94,6 @@ func (q *Quota) Room(ctx context.Context, workspace string) (Room, error) {
 		}()
 	}
 	return s.room, nil
-}
-
-// measure measures a workspace. s.mu is held.
-func (q *Quota) measure(ctx context.Context, workspace string, s *standing) error {
-	return q.db.View(ctx, func(tx *store.Tx) (err error) {
-		s.room.Used, err = used(tx, workspace)
-		s.counted = time.Now()
-		return err
-	})
 }
 
 // Forget makes the next Room measure: something was deleted.
@@ -130,23 +120,34 @@ func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
 	return q.limit, nil
 }
 
-func used(tx *store.Tx, workspace string) (int64, error) {
-	own, err := locate.StorageOf(tx, workspace)
+// used is what a workspace stores.
+func (q *Quota) used(ctx context.Context, workspace string) (sum int64, err error) {
+	var own locate.Storage
+	err = q.db.View(ctx, func(tx *store.Tx) error {
+		if own, err = locate.StorageOf(tx, workspace); err != nil {
+			return err
+		}
+		sum = 0
+		for _, container := range []string{own.Blobs, own.Artifacts} {
+			n, err := tx.BlobBytes(container)
+			if err != nil {
+				return err
+			}
+			sum += n
+		}
+		return nil
+	})
 	if err != nil {
 		return 0, err
 	}
-	var sum int64
-	for _, container := range []string{own.Blobs, own.Artifacts} {
-		n, err := tx.BlobBytes(container)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
+	files, err := q.points.of(own)
+	for _, f := range files {
+		sum += f.Size()
 	}
-	return sum, nil
+	return sum, err
 }
 
-// Full is why a workspace takes no more jobs, nil where it does.
+// Full is why a workspace takes no more jobs and logs no more, nil where it does.
 func (r Room) Full(workspace string) error {
 	if r.Limit == 0 || r.Used < r.Limit {
 		return nil
@@ -160,7 +161,7 @@ func (r Room) Warning(workspace string) string {
 	if r.Limit == 0 || float64(r.Used) < warnAt*float64(r.Limit) {
 		return ""
 	}
-	return fmt.Sprintf("workspace %s uses %s of its limit of %s; when it is full it accepts no more jobs", workspace, amount(r.Used), amount(r.Limit))
+	return fmt.Sprintf("workspace %s uses %s of its limit of %s; when it is full it accepts no more jobs, metrics and artifacts", workspace, amount(r.Used), amount(r.Limit))
 }
 
 func amount(n int64) string {

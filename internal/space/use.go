@@ -5,6 +5,7 @@ package space
 import (
 	"cmp"
 	"context"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -28,9 +29,20 @@ func CheckKeys(by []string) error {
 	return nil
 }
 
+// Points lists the files of the points of metrics in the storage with an ID. There are none where
+// it is nil.
+type Points func(id string) ([]fs.FileInfo, error)
+
+func (p Points) of(own locate.Storage) ([]fs.FileInfo, error) {
+	if p == nil || own.ID == "" {
+		return nil, nil
+	}
+	return p(own.ID)
+}
+
 // Use is what takes space in a workspace. It reads the index page by page: it is true of no single
 // moment while there are writes.
-func Use(ctx context.Context, db *store.DB, blobs *blob.Store, workspace string, by []string, now time.Time) (berth.StorageUse, error) {
+func Use(ctx context.Context, db *store.DB, blobs *blob.Store, points Points, workspace string, by []string, now time.Time) (berth.StorageUse, error) {
 	t := tally{
 		db: db, workspace: workspace, now: now, by: by, users: map[string]string{}, kinds: map[string]string{},
 		lines: map[berth.StorageLine]int{}, content: map[string]*content{},
@@ -57,6 +69,11 @@ func Use(ctx context.Context, db *store.DB, blobs *blob.Store, workspace string,
 			}
 		}
 	}
+	files, err := points.of(own)
+	if err != nil {
+		return berth.StorageUse{}, err
+	}
+	t.addPoints(files)
 	return t.use(), nil
 }
 
@@ -100,13 +117,7 @@ func (t *tally) add(tx *store.Tx, page []*store.Blob, artifacts bool) error {
 				}
 			}
 		}
-		at, ok := t.lines[key]
-		if !ok {
-			at = len(t.sums)
-			t.lines[key], t.sums = at, append(t.sums, key)
-		}
-		t.sums[at].Files++
-		t.sums[at].Bytes += b.Size
+		at := t.line(key, b.Size)
 		hash := b.Hash
 		if hash == "" {
 			hash = b.Container + "/" + b.Name
@@ -121,12 +132,42 @@ func (t *tally) add(tx *store.Tx, page []*store.Blob, artifacts bool) error {
 	return nil
 }
 
+// line counts a file in the line that it belongs to.
+func (t *tally) line(key berth.StorageLine, size int64) int {
+	at, ok := t.lines[key]
+	if !ok {
+		at = len(t.sums)
+		t.lines[key], t.sums = at, append(t.sums, key)
+	}
+	t.sums[at].Files++
+	t.sums[at].Bytes += size
+	return at
+}
+
+// addPoints adds the files of points, which runs share.
+func (t *tally) addPoints(files []fs.FileInfo) {
+	for _, f := range files {
+		var key berth.StorageLine
+		for _, k := range t.by {
+			switch k {
+			case "kind":
+				key.Kind = berth.StorageMetrics
+			case "age":
+				key.Age = age(t.now.Sub(f.ModTime()))
+			}
+		}
+		t.content["points/"+f.Name()] = &content{f.Size(), t.line(key, f.Size())}
+	}
+}
+
 // classify says what a blob is, and of which job.
 func (t *tally) classify(tx *store.Tx, b *store.Blob, artifacts bool) (kind, job string, err error) {
 	if artifacts {
 		rest, ok := strings.CutPrefix(b.Name, locate.ArtifactPath(""))
 		job, path, _ := strings.Cut(rest, "/")
 		switch {
+		case strings.HasPrefix(b.Name, locate.LoggedRoot):
+			return berth.StorageArtifacts, "", nil
 		case !ok:
 			return berth.StorageOther, "", nil
 		case isLog(path):

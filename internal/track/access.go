@@ -89,6 +89,14 @@ func (c *call) mayEndVersion(m *registered, v *version) error {
 	return c.mayEnd("Version "+itoa(v.Number)+" of model "+m.Name, v.User)
 }
 
+// mayStore refuses points and files where the workspace is full.
+func (c *call) mayStore() error {
+	if c.who.Full == nil {
+		return nil
+	}
+	return c.who.Full(c.ctx)
+}
+
 // mayFile refuses files that are not the job's. It may read those of its experiment's models, and
 // of registered ones.
 func (c *call) mayFile(f file, write bool) error {

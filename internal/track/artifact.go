@@ -18,7 +18,7 @@ import (
 
 // Artifacts are blobs in the container of the workspace's runs. E/R/artifacts/P is the file P of
 // run R, which is where a job's own files are too; anything else is below a folder of its own.
-const otherArtifacts = "mlflow/"
+const otherArtifacts = locate.LoggedRoot
 
 var errPath = invalid("Invalid path")
 
@@ -102,6 +102,10 @@ func (c *call) drain() {
 func (c *call) put(p string) (any, error) {
 	f := c.fileAt(p)
 	if err := c.mayFile(f, true); err != nil {
+		c.drain()
+		return nil, err
+	}
+	if err := c.mayStore(); err != nil {
 		c.drain()
 		return nil, err
 	}

@@ -223,6 +223,9 @@ func historyUpload(c *call) (any, error) {
 		return nil, err
 	}
 	id, root, err := c.historyRoot()
+	if err == nil {
+		err = c.mayStore()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -147,6 +147,11 @@ func (c *call) log(b *batch) error {
 	if err := c.mayModels(b.metrics); err != nil {
 		return err
 	}
+	if len(b.metrics) > 0 { // before anything is written
+		if err := c.mayStore(); err != nil {
+			return err
+		}
+	}
 	if len(b.params)+len(b.tags) > 0 {
 		err := c.changeRun(b.run, func(x *change, r *run) error {
 			if err := r.mustBeActive(); err != nil {
@@ -166,5 +171,5 @@ func (c *call) log(b *batch) error {
 			return err
 		}
 	}
-	return c.keep(entries(b.run, b.metrics))
+	return c.workspace.keep(entries(b.run, b.metrics))
 }

@@ -1,6 +1,7 @@
 package track_test
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -10,7 +11,31 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/track"
 )
+
+// TestFullWorkspaceTakesNoFiles: not in parts and not at signed addresses either, and what is there
+// can be deleted.
+func TestFullWorkspaceTakesNoFiles(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	file := "/api/2.0/mlflow-artifacts/artifacts/0/" + run + "/artifacts/f"
+	upload := func(want int) {
+		t.Helper()
+		s.wantRaw(want, "PUT", file)
+		s.wantRaw(want, "POST", "/ajax-api/2.0/mlflow/upload-artifact?path=f&run_uuid="+run)
+		s.want(want, "POST", "/api/2.0/mlflow-artifacts/mpu/create/0/"+run+"/artifacts", obj{"path": "f", "num_parts": 1})
+		s.want(want, "POST", "/"+track.HistoryPath+run+"/artifacts/batch/metadata", obj{"paths": []obj{{"path": "f"}}})
+		s.want(want, "POST", "runs/log-metric", obj{"run_id": run, "key": "loss", "value": 1, "timestamp": 1})
+	}
+	upload(200)
+	s.who.Full = func(context.Context) error { return berth.Errorf(berth.Limit, "it is full") }
+	upload(400)
+	s.must("POST", "runs/log-batch", obj{"run_id": run, "tags": []obj{{"key": "k", "value": "v"}}})
+	s.wantRaw(200, "DELETE", file)
+}
 
 // TestTextsAreBounded: what is kept in memory of a run, a model or a metric has a limit.
 func TestTextsAreBounded(t *testing.T) {

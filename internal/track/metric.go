@@ -145,6 +145,16 @@ func (c *call) logMetrics(id string, metrics []metric) error {
 	return c.keep(entries(r.ID, metrics))
 }
 
+// keep makes points durable, if there is room for them.
+func (c *call) keep(entries []points.Entry) error {
+	if len(entries) > 0 {
+		if err := c.mayStore(); err != nil {
+			return err
+		}
+	}
+	return c.workspace.keep(entries)
+}
+
 // keep makes points durable. They are where the next server that leads finds them only if this one
 // leads still.
 func (w *workspace) keep(entries []points.Entry) error {

@@ -59,6 +59,9 @@ func createUpload(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.mayStore(); err != nil {
+		return nil, err
+	}
 	if parts < 1 || parts > blob.MaxBlocks {
 		return nil, invalid("Invalid value %d for parameter 'num_parts' supplied: a file has 1 to %d parts", parts, blob.MaxBlocks)
 	}

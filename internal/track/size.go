@@ -2,6 +2,10 @@ package track
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -92,6 +96,29 @@ func experimentSizes(c *call) (any, error) {
 		return cmp.Or(cmp.Compare(b.FileBytes+b.PointBytes, a.FileBytes+a.PointBytes), strings.Compare(a.Name, b.Name))
 	})
 	return map[string]any{"experiments": list}, nil
+}
+
+// PointFiles are the files with points of a workspace, whose storage has the ID, in a service's
+// Dir. It may be asked on every server.
+func PointFiles(dir, id string) ([]fs.FileInfo, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // merged into another meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().IsRegular() && info.Size() > 0 {
+			out = append(out, info)
+		}
+	}
+	return out, err
 }
 
 // eachBlob calls fn for the blobs of the workspace's artifacts whose names begin with a prefix.
