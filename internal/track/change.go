@@ -2,7 +2,6 @@ package track
 
 import (
 	"context"
-	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -87,7 +86,7 @@ func (c *change) save(e entity) error {
 	kind, name, number, hash, parent := e.place()
 	if len(body) > maxEntity && len(body) > e.document().size && !c.state {
 		return invalid("%s has more than %d MiB of tags, parameters and datasets with this request. Log large values as artifacts.",
-			strings.TrimPrefix(kind, "mlflow/")+" "+name, maxEntity>>20)
+			c.title(e), maxEntity>>20)
 	}
 	d := &store.Doc{Workspace: c.w.Key, Kind: kind, Name: name, Version: number}
 	old := e.document().doc
@@ -107,6 +106,26 @@ func (c *change) save(e entity) error {
 	e.document().doc, e.document().size = d, len(body)
 	c.put = append(c.put, e)
 	return nil
+}
+
+// title is what people call an entity.
+func (c *change) title(e entity) string {
+	switch e := e.(type) {
+	case *experiment:
+		return "experiment " + e.Name
+	case *run:
+		return "run " + e.ID
+	case *loggedModel:
+		return "logged model " + e.ID
+	case *registered:
+		return "model " + e.Name
+	case *version:
+		if m, err := find[registered](c, kindRegistered, e.Model, ""); err == nil && m != nil {
+			return "version " + itoa(e.Number) + " of model " + m.Name
+		}
+		return "version " + itoa(e.Number)
+	}
+	return "the workspace"
 }
 
 // remove deletes an entity.

@@ -1,8 +1,10 @@
 package track_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -45,5 +47,32 @@ func TestImportedLoggedModels(t *testing.T) {
 	}
 	if got := s.must("POST", call, body(nil)); at(got, "model", "info", "status") != "LOGGED_MODEL_READY" {
 		t.Errorf("without a state: %v", got)
+	}
+}
+
+// TestTooLargeToImport: what is too large is named as people know it.
+func TestTooLargeToImport(t *testing.T) {
+	s := start(t, t.TempDir())
+	const id, call = "0123456789abcdef0123456789abcdef", "/api/2.0/berth/import/"
+	var tags []obj
+	for i := range 1000 {
+		tags = append(tags, obj{"key": fmt.Sprint("k", i), "value": strings.Repeat("x", 5000)})
+	}
+	s.must("POST", "registered-models/create", obj{"name": "clf", "tags": []obj{{"key": "berth.imported_from", "value": "http://old"}}})
+	for path, c := range map[string]struct {
+		body obj
+		says string
+	}{
+		"experiments/create":       {obj{"name": "big"}, "experiment big"},
+		"registered-models/create": {obj{"name": "big"}, "model big"},
+		call + "run":               {obj{"run_id": id, "experiment_id": "0", "status": "FINISHED"}, "run " + id},
+		call + "logged-model":      {obj{"model_id": "m-" + id, "experiment_id": "0", "name": "m"}, "logged model m-" + id},
+		call + "model-version":     {obj{"name": "clf", "version": "3", "source": "s3://b/x"}, "version 3 of model clf"},
+	} {
+		c.body["from"], c.body["tags"] = "http://old", tags
+		got := s.want(http.StatusBadRequest, "POST", path, c.body)
+		if words := fmt.Sprint(got["message"]); !strings.HasPrefix(words, c.says+" has more than 4 MiB") {
+			t.Errorf("%s: %s", path, words)
+		}
 	}
 }
