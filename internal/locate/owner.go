@@ -15,12 +15,15 @@ type Owners struct {
 
 	mu         sync.Mutex
 	workspaces map[string]string // keys of workspaces by their containers, which are never used again
+	artifacts  map[string]bool   // the containers that are artifact stores
 }
 
 // Job is the job below whose folder a name lies, and the user who submitted it. The user is empty
-// where the job is not there, both where the name is in no job's folder.
+// where the job is not there, both where the name is in no job's folder. What was logged to other
+// things than runs is nobody's to write but tracking's, which knows whose it is: an error.
 func (o *Owners) Job(ctx context.Context, container, name string) (job, user string, err error) {
-	if job = jobOf(name); job == "" {
+	logged := strings.HasPrefix(name, LoggedRoot)
+	if job = jobOf(name); job == "" && !logged {
 		return "", "", nil
 	}
 	err = o.DB.View(ctx, func(tx *store.Tx) error {
@@ -28,6 +31,9 @@ func (o *Owners) Job(ctx context.Context, container, name string) (job, user str
 		if err != nil || ws == "" {
 			job = ""
 			return err
+		}
+		if logged {
+			return o.refuseLogged(container)
 		}
 		d, err := tx.Get(ws, "jobs", job, "")
 		if berth.CodeOf(err) == berth.NotFound || err == nil && d.Name != job {
@@ -39,6 +45,19 @@ func (o *Owners) Job(ctx context.Context, container, name string) (job, user str
 		return err
 	})
 	return job, user, err
+}
+
+// refuseLogged refuses to write what was logged in an artifact store.
+func (o *Owners) refuseLogged(container string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.artifacts[container] {
+		return nil
+	}
+	return &berth.Error{
+		Code: berth.Denied, Wire: "AuthorizationPermissionMismatch",
+		Msg: LoggedRoot + " has what was logged with MLflow, and is written through the workspace's MLflow server; use that, or another folder",
+	}
 }
 
 // OfEndedJob reports whether a name in a workspace's containers lies below the folder of a job that
@@ -78,14 +97,15 @@ func (o *Owners) workspace(tx *store.Tx, container string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	known := map[string]string{}
+	known, artifacts := map[string]string{}, map[string]bool{}
 	for _, d := range docs {
 		s, err := store.State[Storage](d)
 		if err != nil {
 			return "", berth.Errorf(berth.Internal, "the storage of workspace %s cannot be read: %w", d.Name, err)
 		}
 		known[s.Blobs], known[s.Artifacts] = d.Name, d.Name
+		artifacts[s.Artifacts] = true
 	}
-	o.workspaces = known
+	o.workspaces, o.artifacts = known, artifacts
 	return known[container], nil
 }
