@@ -85,8 +85,8 @@ func TestGangOnTarget(t *testing.T) {
 	})
 }
 
-// TestGangEndsUnevenly: a task of a gang that ends long before the others does not end them, and all
-// of them are removed once the last is over.
+// TestGangEndsUnevenly: a task of a gang that ends long before the others does not end them, and
+// all of them are removed once the last is over.
 func TestGangEndsUnevenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)
