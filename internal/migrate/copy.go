@@ -314,11 +314,11 @@ func (c *copier) links(ctx context.Context, r *Run) error {
 func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 	all, err := c.from.Files(ctx, of)
 	if err != nil || len(all) == 0 {
-		return c.attempt(err, "files of %s%s", of.Run, of.Model)
+		return c.attempt(err, "files of %s", of)
 	}
 	root, ours := strings.CutPrefix(uri, "mlflow-artifacts:/")
 	if !ours {
-		c.leave("%d files of %s%s: their experiment keeps files at %s", len(all), of.Run, of.Model, uri)
+		c.leave("%d files of %s: their experiment keeps files at %s", len(all), of, uri)
 		return nil
 	}
 	root = strings.TrimLeft(root, "/")
@@ -334,7 +334,7 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 		return out.Files, err
 	})
 	if err != nil {
-		return c.attempt(err, "files of %s%s", of.Run, of.Model)
+		return c.attempt(err, "files of %s", of)
 	}
 	have := make(map[File]bool, len(there))
 	for _, f := range there {
@@ -342,7 +342,7 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 	}
 	for _, f := range all {
 		if f.Err != nil {
-			if err := c.attempt(f.Err, "file %s of %s%s", f.Path, of.Run, of.Model); err != nil {
+			if err := c.attempt(f.Err, "file %s of %s", f.Path, of); err != nil {
 				return err
 			}
 			continue
@@ -351,7 +351,7 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 			continue
 		}
 		if err := c.put(ctx, root+"/"+f.Path, of, f); err != nil {
-			if err := c.attempt(err, "file %s of %s%s", f.Path, of.Run, of.Model); err != nil {
+			if err := c.attempt(err, "file %s of %s", f.Path, of); err != nil {
 				return err
 			}
 			continue

@@ -96,8 +96,8 @@ func TestSourceWithoutEnd(t *testing.T) {
 		"the same versions":   {"model-versions/search", says(obj{"model_versions": []obj{{"version": "1", "source": "s3://b/x"}}, "next_page_token": "t"}), "model M: the list of versions does not end", 1},
 		"the same models":     {"registered-models/search", says(obj{"registered_models": []obj{{"name": "M"}}, "next_page_token": "t"}), "registered models: the list of registered models does not end", 1},
 		"pages with nothing":  {"logged-models/search", nil, "logged models of experiment e: the list of models does not end: 100 pages in a row have nothing", 1},
-		"folders in folders":  {"artifacts/list", nil, "files of " + aRun + ": the folder \"a/a", 1},
-		"a longer file":       {"get-artifact", endless("", "x"), "file f of " + aRun + ": it has more bytes than the MLflow server has listed", 1},
+		"folders in folders":  {"artifacts/list", nil, "files of run " + aRun + ": the folder \"a/a", 1},
+		"a longer file":       {"get-artifact", endless("", "x"), "file f of run " + aRun + ": it has more bytes than the MLflow server has listed", 1},
 		"a name without end":  {"runs/search", says(obj{"runs": []obj{{"info": obj{"run_id": strings.Repeat("r", 1<<20)}}}}), "run rrr", 0},
 		"a number of a point": {"metrics/get-history", says(obj{"metrics": []any{json.Number(strings.Repeat("1", 1<<20))}}), "points of metric m", 1},
 	} {

@@ -32,6 +32,13 @@ type Owner struct {
 	folder     string // where the files are, of a source that is a folder
 }
 
+func (o Owner) String() string {
+	if o.Model != "" {
+		return "logged model " + o.Model
+	}
+	return "run " + o.Run
+}
+
 // File is a file of a run or a model.
 type File struct {
 	Path string

@@ -371,7 +371,7 @@ func (s *server) Open(ctx context.Context, of Owner, file File) (io.ReadCloser, 
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.patience, func() { end(errSilent) })
-	resp, err := s.send(ctx, http.MethodGet, at, nil)
+	resp, err := s.send(ctx, http.MethodGet, at, nil) //nolint:bodyclose // closed with the file
 	timer.Stop()
 	if err != nil {
 		err = s.silent(ctx, at, err)

@@ -9,7 +9,7 @@ import (
 // special returns why something in a folder is not imported: it is neither a file nor a folder.
 // Links are not followed: they may lead anywhere, and to the same thing twice.
 func special(name string, mode fs.FileMode) error {
-	what := ""
+	var what string
 	switch {
 	case mode.IsRegular(), mode.IsDir():
 		return nil
