@@ -62,7 +62,7 @@ func TestUserOfClientsCountsForNothing(t *testing.T) {
 	claim := func(id, status string) obj {
 		return obj{"run_id": id, "experiment_id": "0", "user_id": "bob", "status": status, "from": "there", "tags": []obj{{"key": "mlflow.user", "value": "bob"}}}
 	}
-	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	ann := s.as(track.Caller{User: "ann", Write: true})
 	plain := ann.newRun("0", obj{"user_id": "bob"})
 	brought := "f" + name[1:]
 	ann.must("POST", "/api/2.0/berth/import/run", claim(brought, "FINISHED"))
@@ -76,7 +76,8 @@ func TestUserOfClientsCountsForNothing(t *testing.T) {
 		s = s.older(dir)
 	}
 
-	ann, bob = s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	ann = s.as(ann.who)
+	bob := s.as(track.Caller{User: "bob", Write: true})
 	m := s.as(s.addJob(name, "ann", "shared")).makeIn("shared")
 	ann.removeJob(name, true)
 	bob.must("POST", "/api/2.0/berth/import/run", claim(name, "RUNNING"))
