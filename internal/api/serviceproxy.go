@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
@@ -78,6 +79,10 @@ func usable(d *store.Doc, t *berth.Task, name string) (kind string, err error) {
 	return kind, nil
 }
 
+// startPatience is how long somebody who wants into a job waits for its task that starts: its first
+// output may be seen before its report that it runs.
+const startPatience = 5 * time.Second
+
 // runningTask is the first task of a job that runs, for who submitted it.
 func (c instanceCall) runningTask(name string) (*store.Doc, *berth.Task, error) {
 	d, _, err := c.s.jobs.job(c.call, name)
@@ -87,8 +92,32 @@ func (c instanceCall) runningTask(name string) (*store.Doc, *berth.Task, error) 
 	if !c.who.CanWrite() || c.who.User != d.CreatedBy {
 		return nil, nil, berth.Errorf(berth.Denied, "job %s belongs to %s, and only they get into it", d.Name, d.CreatedBy)
 	}
-	var t *berth.Task
+	ctx, cancel := context.WithTimeout(c.ctx(), startPatience)
+	defer cancel()
+	for {
+		t, rev, err := c.firstTask(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t != nil && t.State == berth.TaskRunning && c.s.Tasks.Dial != nil {
+			return d, t, nil
+		}
+		starts := t != nil && t.State.Before(berth.TaskRunning) && t.State != berth.TaskWaiting
+		if starts {
+			_, err = c.s.DB.WatchSubject(ctx, rev, d.Workspace, "jobs/"+d.Name).Next()
+		}
+		if !starts || err != nil {
+			return nil, nil, berth.Errorf(berth.Conflict, "job %s is %s: its services can be opened while it is running", d.Name, d.Status)
+		}
+	}
+}
+
+// firstTask is the first task of the last attempt of a job, nil for none.
+func (c instanceCall) firstTask(d *store.Doc) (t *berth.Task, rev berth.Rev, err error) {
 	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		if rev, err = tx.Rev(); err != nil {
+			return err
+		}
 		tasks, err := tx.TasksOf(d.Workspace, d.Name)
 		for _, x := range tasks {
 			if x.Rank == 0 && (t == nil || x.Attempt > t.Attempt) {
@@ -97,13 +126,7 @@ func (c instanceCall) runningTask(name string) (*store.Doc, *berth.Task, error) 
 		}
 		return err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if t == nil || t.State != berth.TaskRunning || c.s.Tasks.Dial == nil {
-		return nil, nil, berth.Errorf(berth.Conflict, "job %s is %s: its services can be opened while it is running", d.Name, d.Status)
-	}
-	return d, t, nil
+	return t, rev, err
 }
 
 // openService gives the caller a short address that opens a service of a job in a browser: once,
