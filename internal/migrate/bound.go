@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -14,8 +15,11 @@ import (
 // What a server that is imported from may send. MLflow's answers are far below; a server that is
 // none, or is broken, ends here.
 const (
-	maxAnswer   = 128 << 20 // bytes of an answer that is not a file
-	maxList     = 512 << 20 // bytes of the pages of a list that is read whole
+	maxAnswer   = 128 << 20 // bytes of an answer that is read whole
+	maxHistory  = 16 << 30  // bytes of an answer with points, which are not held
+	maxPoint    = 1 << 20   // bytes of a point
+	maxList     = 256 << 20 // bytes of the pages of a list that is read whole
+	maxElements = 1_000_000 // elements of the lists, also those inside of others, that are held
 	maxPages    = 100_000   // of a list
 	maxEmpty    = 100       // pages without anything, one after the other
 	maxName     = 8 << 10   // bytes of an id, a name or a path
@@ -54,11 +58,61 @@ func checkName(name string) error {
 
 // pages watches over the pages of a list.
 type pages struct {
-	of       string // what is listed
+	of, key  string // what is listed, and the list's name in the answers
 	whole    bool   // the list is held in memory
 	n, empty int
 	size     int64
+	elements int               // of a list that is held
 	seen     map[[16]byte]bool // tokens
+}
+
+// decode decodes an element of the list. It bounds how many elements of lists are held: those of a
+// list that is read whole, otherwise those inside of this element. An element of a few bytes takes
+// a hundred in memory, so that a bound on bytes is not enough.
+func (p *pages) decode(raw json.RawMessage, out ...any) error {
+	if !p.whole {
+		p.elements = 0
+	}
+	if p.elements += 1 + elements(raw); p.elements > maxElements {
+		return p.tooMany()
+	}
+	for _, to := range out {
+		if err := json.Unmarshal(raw, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pages) tooMany() error {
+	return berth.Errorf(berth.Invalid, "the list of %s has more than %d elements, with the lists inside of them", p.of, maxElements)
+}
+
+// elements is how many elements the lists in valid JSON have, and how many lists there are.
+func elements(raw []byte) (n int) {
+	var inList []bool // whether each value around the byte is a list
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '[':
+			n++
+			inList = append(inList, true)
+		case '{':
+			inList = append(inList, false)
+		case ']', '}':
+			inList = inList[:len(inList)-1]
+		case ',':
+			if inList[len(inList)-1] {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // more says whether there is another page after one with some things, from the token of the next.
@@ -107,51 +161,129 @@ type answer struct {
 	body io.Reader
 	n    int64
 	most int64
+	// value is how many bytes one element may have, and done where the last one ended; 0 is any.
+	value, done int64
 }
 
 func (a *answer) Read(b []byte) (int, error) {
-	if a.n > a.most {
+	switch {
+	case a.n > a.most:
 		return 0, berth.Errorf(berth.Invalid, "it has more than %d MiB", a.most>>20)
+	case a.value > 0 && a.n-a.done > a.value: // a decoder reads only until it has an element
+		return 0, berth.Errorf(berth.Invalid, "one of its elements has more than %d bytes", a.value)
 	}
 	n, err := a.body.Read(b)
 	a.n += int64(n)
 	return n, err
 }
 
-// remote is a file that a server sends. It has to keep coming, and ends where its list says.
-type remote struct {
+// readList reads an object that has a list of some name, and the token of the next page. It calls
+// each to decode every element.
+func (a *answer) readList(name string, each func(*json.Decoder) error) (token string, err error) {
+	d := json.NewDecoder(a)
+	if err := expect(d, '{'); err != nil {
+		return "", err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		switch key {
+		case name:
+			err = a.readElements(d, each)
+		case "next_page_token":
+			err = d.Decode(&token)
+		default:
+			var other json.RawMessage
+			err = d.Decode(&other)
+		}
+		if err != nil {
+			return "", err
+		}
+		a.done = d.InputOffset()
+	}
+	return token, expect(d, '}')
+}
+
+// readElements reads a list, or null.
+func (a *answer) readElements(d *json.Decoder, each func(*json.Decoder) error) error {
+	t, err := d.Token()
+	switch {
+	case err != nil:
+		return err
+	case t == nil:
+		return nil
+	case t != json.Delim('['):
+		return errNoList
+	}
+	for d.More() {
+		if err := each(d); err != nil {
+			return err
+		}
+		a.done = d.InputOffset()
+	}
+	return expect(d, ']')
+}
+
+var errNoList = berth.Errorf(berth.Invalid, "it has a value where MLflow has a list or an object")
+
+// expect reads a delimiter.
+func expect(d *json.Decoder, want json.Delim) error {
+	t, err := d.Token()
+	switch {
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	case err == nil && t != want:
+		return errNoList
+	}
+	return err
+}
+
+// body is what a server sends for as long as it keeps sending.
+type body struct {
 	s    *server
 	ctx  context.Context
 	end  context.CancelCauseFunc
-	body io.ReadCloser
-	name string
-	room int64 // bytes that may come still
+	from io.ReadCloser
+	what string
 	// left is how much of the server's time is left, for so many bytes that came in it.
 	left time.Duration
 	came int64
 }
 
-func (f *remote) Read(b []byte) (int, error) {
-	timer, begun := time.AfterFunc(f.left, func() { f.end(errSilent) }), time.Now()
-	n, err := f.body.Read(b)
+func (b *body) Read(to []byte) (int, error) {
+	timer, begun := time.AfterFunc(b.left, func() { b.end(errSilent) }), time.Now()
+	n, err := b.from.Read(to)
 	timer.Stop()
-	f.left -= time.Since(begun) // and not while others take what came
-	if f.came += int64(n); f.came >= progress {
-		f.left, f.came = f.s.patience, 0
-	}
-	if f.room -= int64(n); f.room < 0 {
-		return 0, berth.Errorf(berth.Invalid, "it has more bytes than the MLflow server has listed; import again when nothing writes to it")
+	b.left -= time.Since(begun) // and not while others take what came
+	if b.came += int64(n); b.came >= progress {
+		b.left, b.came = b.s.patience, 0
 	}
 	if err == nil || err == io.EOF {
 		return n, err
 	}
-	if late := f.s.silent(f.ctx, "with the file "+f.name, err); late != err {
+	if late := b.s.silent(b.ctx, "with "+b.what, err); late != err {
 		return n, late
 	}
-	return n, berth.Errorf(berth.Unavailable, "reading the file %s from the MLflow server %s: %w", clip(f.name), f.s.base, err)
+	return n, berth.Errorf(berth.Unavailable, "reading %s from the MLflow server %s: %w", clip(b.what), b.s.base, err)
 }
 
-func (f *remote) Close() error {
-	f.end(context.Canceled)
-	return f.body.Close()
+func (b *body) Close() error {
+	b.end(context.Canceled)
+	return b.from.Close()
+}
+
+// remote is a file that a server sends. It ends where its list says.
+type remote struct {
+	*body
+	room int64 // bytes that may come still
+}
+
+func (f *remote) Read(b []byte) (int, error) {
+	n, err := f.body.Read(b)
+	if f.room -= int64(n); f.room < 0 {
+		return 0, berth.Errorf(berth.Invalid, "it has more bytes than the MLflow server has listed; import again when nothing writes to it")
+	}
+	return n, err
 }

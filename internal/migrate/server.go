@@ -115,49 +115,58 @@ func unknown(err error) bool {
 	return errors.As(err, &r) && (r.status == http.StatusNotFound || r.status == http.StatusMethodNotAllowed)
 }
 
-func (s *server) call(ctx context.Context, method, path string, in, out any) error {
-	_, err := s.sized(ctx, method, path, in, out)
-	return err
+// page reads a page of a list: its elements, its size in bytes and the token of the next page.
+func (s *server) page(ctx context.Context, p *pages, method, path string, in any) (list []json.RawMessage, size int64, token string, err error) {
+	size, token, err = s.whole(ctx, p.key, method, path, in, func(d *json.Decoder) error {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		if list = append(list, raw); len(list) > maxElements {
+			return p.tooMany()
+		}
+		return nil
+	})
+	return list, size, token, err
 }
 
-// sized is call, and says how many bytes the answer has.
-func (s *server) sized(ctx context.Context, method, path string, in, out any) (int64, error) {
+// whole reads an answer with a list that is held. each decodes an element.
+func (s *server) whole(ctx context.Context, key, method, path string, in any, each func(*json.Decoder) error) (size int64, token string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errSilent)
 	defer cancel()
-	resp, err := s.send(ctx, method, "/api/2.0/mlflow/"+path, in)
+	resp, err := s.send(ctx, method, api+path, in)
 	if err != nil {
-		return 0, s.silent(ctx, path, err)
+		return 0, "", s.silent(ctx, path, err)
 	}
 	defer resp.Body.Close()
-	body := &answer{body: resp.Body, most: maxAnswer}
-	err = json.NewDecoder(body).Decode(out)
+	a := &answer{body: resp.Body, most: maxAnswer}
+	token, err = a.readList(key, each)
+	return a.n, token, s.unread(ctx, path, err)
+}
+
+// api is where MLflow's calls are.
+const api = "/api/2.0/mlflow/"
+
+// unread is the error of reading an answer.
+func (s *server) unread(ctx context.Context, path string, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
+	case err == nil, berth.CodeOf(err) == berth.Unavailable:
+		return err
 	case errors.As(err, &syntax), errors.As(err, &kind), berth.CodeOf(err) == berth.Invalid:
-		return body.n, s.strange(path, err)
-	case err != nil:
-		err = s.silent(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err))
+		return s.strange(path, err)
 	}
-	return body.n, err
+	return s.silent(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err))
 }
 
-// pages calls each with the things on the pages of a search.
+// pages calls each with the things on the pages of a search. A page is read to its end before: an
+// MLflow server with one worker answers nothing else until then.
 func (s *server) pages(ctx context.Context, p *pages, path string, in map[string]any, each func(things []json.RawMessage) error) error {
 	for {
-		var out map[string]json.RawMessage
-		size, err := s.sized(ctx, http.MethodPost, path, in, &out)
+		things, size, token, err := s.page(ctx, p, http.MethodPost, path, in)
 		if err != nil {
 			return err
-		}
-		var things []json.RawMessage
-		var token string
-		for name, to := range map[string]any{p.of: &things, "next_page_token": &token} {
-			if raw := out[name]; raw != nil {
-				if err := json.Unmarshal(raw, to); err != nil {
-					return s.strange(path, err)
-				}
-			}
 		}
 		if err := each(things); err != nil {
 			return err
@@ -173,13 +182,16 @@ func (s *server) pages(ctx context.Context, p *pages, path string, in map[string
 func items[T any, P interface {
 	*T
 	fail(err error)
-}](list []json.RawMessage, each func(P) error) error {
+}](p *pages, list []json.RawMessage, each func(P) error) error {
 	for _, b := range list {
-		p := P(new(T))
-		if err := json.Unmarshal(b, p); err != nil {
-			p.fail(berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %s", clip(err.Error())))
+		t := P(new(T))
+		if err := p.decode(b, t); err != nil {
+			if p.elements > maxElements && p.whole {
+				return err
+			}
+			t.fail(berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %s", clip(err.Error())))
 		}
-		if err := each(p); err != nil {
+		if err := each(t); err != nil {
 			return err
 		}
 	}
@@ -187,9 +199,9 @@ func items[T any, P interface {
 }
 
 func (s *server) Experiments(ctx context.Context) (all []Experiment, err error) {
-	p := &pages{of: "experiments", whole: true}
+	p := &pages{of: "experiments", key: "experiments", whole: true}
 	err = s.pages(ctx, p, "experiments/search", map[string]any{"max_results": 1000}, func(things []json.RawMessage) error {
-		return items(things, func(e *Experiment) error {
+		return items(p, things, func(e *Experiment) error {
 			all = append(all, *e)
 			return nil
 		})
@@ -199,34 +211,69 @@ func (s *server) Experiments(ctx context.Context) (all []Experiment, err error) 
 
 func (s *server) Runs(ctx context.Context, experiment string, each func(*Run) error) error {
 	in := map[string]any{"experiment_ids": []string{experiment}, "max_results": 200, "order_by": []string{"attributes.start_time ASC"}}
-	return s.pages(ctx, &pages{of: "runs"}, "runs/search", in, func(things []json.RawMessage) error { return items(things, each) })
+	p := &pages{of: "runs", key: "runs"}
+	return s.pages(ctx, p, "runs/search", in, func(things []json.RawMessage) error { return items(p, things, each) })
 }
+
+// What of a history is held, and handed on at once.
+const (
+	heldPoints = 25_000
+	heldBytes  = 4 << 20
+)
 
 func (s *server) History(ctx context.Context, run *Run, key string, each func([]Metric) error) error {
 	p := &pages{of: "points"}
-	q := url.Values{"run_id": {run.Info.ID}, "metric_key": {key}, "max_results": {"25000"}}
+	q := url.Values{"run_id": {run.Info.ID}, "metric_key": {key}, "max_results": {strconv.Itoa(heldPoints)}}
 	for {
-		var out struct {
-			Metrics []Metric `json:"metrics"`
-			Next    string   `json:"next_page_token"`
-		}
-		size, err := s.sized(ctx, http.MethodGet, "metrics/get-history?"+q.Encode(), nil, &out)
+		n, size, token, err := s.points(ctx, "metrics/get-history?"+q.Encode(), each)
 		if err != nil {
 			return err
 		}
-		if err := each(out.Metrics); err != nil {
+		if more, err := p.more(token, n, size); err != nil || !more {
 			return err
 		}
-		if more, err := p.more(out.Next, len(out.Metrics), size); err != nil || !more {
-			return err
-		}
-		q.Set("page_token", out.Next)
+		q.Set("page_token", token)
 	}
+}
+
+// points calls each with the points of an answer while it is read: servers that do not page send
+// all points of a metric in one. It returns how many there are, and the size of the answer.
+func (s *server) points(ctx context.Context, path string, each func([]Metric) error) (n int, size int64, token string, err error) {
+	b, err := s.open(ctx, api+path, "the answer to "+path)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	defer b.Close()
+	a := &answer{body: b, most: maxHistory, value: maxPoint}
+	var held []Metric
+	var handed int64 // where the last points that were handed on end
+	var refusal error
+	token, err = a.readList("metrics", func(d *json.Decoder) error {
+		var m Metric
+		if err := d.Decode(&m); err != nil {
+			return err
+		}
+		n, held = n+1, append(held, m)
+		if len(held) < heldPoints && d.InputOffset()-handed < heldBytes {
+			return nil
+		}
+		refusal = each(held)
+		held, handed = held[:0], d.InputOffset()
+		return refusal
+	})
+	if refusal != nil {
+		return n, a.n, "", refusal
+	}
+	if err := each(held); err != nil { // also those before an error
+		return n, a.n, "", err
+	}
+	return n, a.n, token, s.unread(b.ctx, path, err)
 }
 
 func (s *server) LoggedModels(ctx context.Context, experiment string, each func(*LoggedModel) error) error {
 	in := map[string]any{"experiment_ids": []string{experiment}, "max_results": 50}
-	err := s.pages(ctx, &pages{of: "models"}, "logged-models/search", in, func(things []json.RawMessage) error { return items(things, each) })
+	p := &pages{of: "models", key: "models"}
+	err := s.pages(ctx, p, "logged-models/search", in, func(things []json.RawMessage) error { return items(p, things, each) })
 	if unknown(err) { // before MLflow 3
 		return nil
 	}
@@ -234,19 +281,15 @@ func (s *server) LoggedModels(ctx context.Context, experiment string, each func(
 }
 
 func (s *server) Models(ctx context.Context, each func(*Model) error) error {
-	p := &pages{of: "registered models"}
+	p := &pages{of: "registered models", key: "registered_models"}
 	q := url.Values{"max_results": {"100"}}
 	for {
-		var out struct {
-			Models []json.RawMessage `json:"registered_models"`
-			Next   string            `json:"next_page_token"`
-		}
-		size, err := s.sized(ctx, http.MethodGet, "registered-models/search?"+q.Encode(), nil, &out)
+		list, size, token, err := s.page(ctx, p, http.MethodGet, "registered-models/search?"+q.Encode(), nil)
 		if err != nil {
 			return err
 		}
-		for _, raw := range out.Models {
-			m, err := s.model(ctx, raw)
+		for _, raw := range list {
+			m, err := s.model(ctx, p, raw)
 			if err != nil && !leaves(err) {
 				return err
 			}
@@ -255,53 +298,53 @@ func (s *server) Models(ctx context.Context, each func(*Model) error) error {
 				return err
 			}
 		}
-		if more, err := p.more(out.Next, len(out.Models), size); err != nil || !more {
+		if more, err := p.more(token, len(list), size); err != nil || !more {
 			return err
 		}
-		q.Set("page_token", out.Next)
+		q.Set("page_token", token)
 	}
 }
 
-// model is a registered model with its versions.
-func (s *server) model(ctx context.Context, raw json.RawMessage) (*Model, error) {
+// model is a registered model of a list, with its versions.
+func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*Model, error) {
 	m := &Model{Aliases: map[string]string{}}
 	var more struct {
 		Aliases []struct{ Alias, Version string } `json:"aliases"`
 	}
-	if err := errors.Join(json.Unmarshal(raw, m), json.Unmarshal(raw, &more)); err != nil {
+	if err := list.decode(raw, m, &more); err != nil {
 		return m, s.strange("registered-models/search", err)
 	}
 	for _, a := range more.Aliases {
 		m.Aliases[a.Alias] = a.Version
 	}
-	p := &pages{of: "versions", whole: true}
+	p := &pages{of: "versions", key: "model_versions", whole: true}
 	q := url.Values{"max_results": {"1000"}, "filter": {"name='" + strings.ReplaceAll(m.Name, "'", "''") + "'"}}
 	for {
-		var out struct {
-			Versions []struct {
-				Version
-				Text string `json:"version"`
-			} `json:"model_versions"`
-			Next string `json:"next_page_token"`
-		}
-		size, err := s.sized(ctx, http.MethodGet, "model-versions/search?"+q.Encode(), nil, &out)
+		list, size, token, err := s.page(ctx, p, http.MethodGet, "model-versions/search?"+q.Encode(), nil)
 		if err != nil {
 			return m, err
 		}
-		for _, v := range out.Versions {
+		for _, raw := range list {
+			var v struct {
+				Version
+				Text string `json:"version"`
+			}
+			if err := p.decode(raw, &v); err != nil {
+				return m, s.strange("model-versions/search", err)
+			}
 			if v.Number, v.Err = strconv.Atoi(v.Text); v.Err != nil {
 				v.Err = berth.Errorf(berth.Invalid, "%.100q is not the number of a version", v.Text)
 			}
 			m.Versions = append(m.Versions, v.Version)
 		}
-		more, err := p.more(out.Next, len(out.Versions), size)
+		more, err := p.more(token, len(list), size)
 		if err != nil {
 			return m, err
 		}
 		if !more {
 			break
 		}
-		q.Set("page_token", out.Next)
+		q.Set("page_token", token)
 	}
 	slices.SortFunc(m.Versions, func(a, b Version) int { return a.Number - b.Number })
 	return m, nil
@@ -313,11 +356,18 @@ func (s *server) Files(ctx context.Context, of Owner) ([]File, error) {
 		if of.Model != "" {
 			path = "logged-models/" + url.PathEscape(of.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
 		}
-		var out struct {
-			Files []listed `json:"files"`
-		}
-		err := s.call(ctx, http.MethodGet, path, nil, &out)
-		return out.Files, err
+		var out []listed
+		_, _, err := s.whole(ctx, "files", http.MethodGet, path, nil, func(d *json.Decoder) error {
+			var f listed
+			if err := d.Decode(&f); err != nil {
+				return err
+			}
+			if out = append(out, f); len(out) > maxEntries {
+				return berth.Errorf(berth.Invalid, "the folder %.500q has more than %d files and folders", folder, maxEntries)
+			}
+			return nil
+		})
+		return out, err
 	})
 }
 
@@ -369,18 +419,27 @@ func (s *server) Open(ctx context.Context, of Owner, file File) (io.ReadCloser, 
 	if of.Model != "" {
 		at = "/ajax-api/2.0/mlflow/logged-models/" + url.PathEscape(of.Model) + "/artifacts/files?" + url.Values{"artifact_file_path": {file.Path}}.Encode()
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(s.patience, func() { end(errSilent) })
-	resp, err := s.send(ctx, http.MethodGet, at, nil) //nolint:bodyclose // closed with the file
-	timer.Stop()
+	b, err := s.open(ctx, at, "the file "+file.Path)
 	if err != nil {
-		err = s.silent(ctx, at, err)
-		end(err)
 		return nil, err
 	}
 	room := file.Size
 	if room <= 0 {
 		room = maxUnlisted
 	}
-	return &remote{s: s, ctx: ctx, end: end, body: resp.Body, name: file.Path, room: room, left: s.patience}, nil
+	return &remote{body: b, room: room}, nil
+}
+
+// open asks for something that is read while it comes. what names it in errors.
+func (s *server) open(ctx context.Context, path, what string) (*body, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(s.patience, func() { end(errSilent) })
+	resp, err := s.send(ctx, http.MethodGet, path, nil) //nolint:bodyclose // closed with the body
+	timer.Stop()
+	if err != nil {
+		err = s.silent(ctx, path, err)
+		end(err)
+		return nil, err
+	}
+	return &body{s: s, ctx: ctx, end: end, from: resp.Body, what: what, left: s.patience}, nil
 }
