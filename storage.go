@@ -37,12 +37,12 @@ const (
 	StorageOther        = "other"
 )
 
-// StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended, and
-// versions that nothing refers to.
-var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs, StorageCode, StorageModels, StorageEnvironments}
+// StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended, deleted
+// runs and logged models with their points and files (metrics), and versions that nothing refers to.
+var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs, StorageMetrics, StorageCode, StorageModels, StorageEnvironments}
 
-// CleanStorage requests the deletion of files of jobs that ended before a time, and of versions
-// that were written before.
+// CleanStorage requests the deletion of files of jobs that ended before a time, of runs that were
+// deleted before, and of versions that were written before.
 type CleanStorage struct {
 	Kinds  []string  `json:"kinds"`
 	Before time.Time `json:"before"`
@@ -60,6 +60,8 @@ type CleanedStorage struct {
 	Bytes  int64 `json:"bytes"`
 	// Versions is how many versions of code, models and environments.
 	Versions int64 `json:"versions,omitempty"`
+	// Runs is how many runs and logged models were removed.
+	Runs int64 `json:"runs,omitempty"`
 	// Kept is what is old enough but kept, by reason.
 	Kept []KeptStorage `json:"kept"`
 }
@@ -71,6 +73,8 @@ type KeptStorage struct {
 	Files  int64  `json:"files"`
 	// Versions is how many versions, where the reason is one of versions.
 	Versions int64 `json:"versions,omitempty"`
+	// Runs is how many runs and logged models, where the reason is one of these.
+	Runs int64 `json:"runs,omitempty"`
 }
 
 // KeepTag is the tag of a job whose files no clean-up deletes when its value is "true".

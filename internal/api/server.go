@@ -90,6 +90,9 @@ type Options struct {
 	Attached Attached
 	// Tracking is the MLflow servers of the workspaces.
 	Tracking Tracking
+	// PassOn sends a request to the server that leads, which answers it. It returns false, and
+	// does nothing, on that server itself. Nil is for a server that always leads.
+	PassOn func(w http.ResponseWriter, r *http.Request) (passed bool, err error)
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
 	// Program opens the server's own program by its hash, for nodes that have none. Nil gives out

@@ -58,7 +58,7 @@ func (s *Server) assemble() {
 	s.sizes = &sizeService{db: o.DB, machine: o.Machine, quotaDefault: o.QuotaDefault, quotas: s.quotas}
 	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location}
 	s.quota = space.NewQuota(o.DB, o.Points, o.WorkspaceStorage)
-	storage := &storageService{db: o.DB, blobs: o.Blobs, points: o.Points, quota: s.quota, at: o.Locator}
+	storage := &storageService{workspaces: s.workspaces, tracking: o.Tracking, passOn: o.PassOn, db: o.DB, blobs: o.Blobs, points: o.Points, quota: s.quota, at: o.Locator}
 	s.tree = &treeService{
 		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, templates: s.templates, docs: s.docs, jobs: s.jobs,
 		computes: s.computes, sizes: s.sizes, quotas: s.quotas, costs: s.costs, storage: storage, events: s.events,

@@ -1,7 +1,11 @@
 package api
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -17,11 +21,14 @@ import (
 //	GET  storage?by=kind,user,job,age
 //	POST cleanStorage                   a berth.CleanStorage
 type storageService struct {
-	db     *store.DB
-	blobs  *blob.Store
-	points space.Points
-	quota  *space.Quota
-	at     locate.Locator
+	db         *store.DB
+	blobs      *blob.Store
+	points     space.Points
+	quota      *space.Quota
+	at         locate.Locator
+	workspaces *workspaceService
+	tracking   Tracking
+	passOn     func(w http.ResponseWriter, r *http.Request) (bool, error)
 }
 
 func (s *storageService) use(c *call) error {
@@ -58,6 +65,23 @@ func (s *storageService) clean(c *call) error {
 			return berth.Errorf(berth.Denied, "only an administrator may delete what belongs to everyone: leave that out to delete what is yours")
 		}
 		cleaner.User = ""
+	}
+	if slices.Contains(q.Kinds, berth.StorageMetrics) {
+		if s.passOn != nil {
+			r := c.r.Clone(c.ctx())
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.received)), int64(len(c.received))
+			if passed, err := s.passOn(c.w, r); passed || err != nil {
+				s.quota.Forget(c.ws.Key())
+				return err
+			}
+		}
+		found, err := s.workspaces.lookUpWorkspace(c.ctx(), c.ws)
+		if err != nil {
+			return err
+		}
+		cleaner.Runs = func(ctx context.Context, user string, q berth.CleanStorage) (berth.CleanedStorage, error) {
+			return s.tracking.Clean(ctx, found.tracking, user, q)
+		}
 	}
 	done, err := s.blobs.Survey(c.ctx())
 	if err != nil {

@@ -263,6 +263,98 @@ func TestTrackingCountsAsStorage(t *testing.T) {
 	call(x.admin, "DELETE", files[0], nil).want(200)
 }
 
+// TestCleanMetrics: in a full workspace users free the space of runs and models that were deleted
+// before the given time, and are theirs; what is used stays, and so does what was not deleted.
+func TestCleanMetrics(t *testing.T) {
+	x := openPulling(t)
+	ann, bob := x.house.token("ann", auth.User), x.house.token("bob", auth.User)
+	url := "/mlflow/v1.0" + x.ws + "/api/2.0/"
+	call := func(token, method, path string, body any) answer {
+		t.Helper()
+		return x.as(token, method, url+path, body, "Content-Type", "application/json")
+	}
+	runOf := func(token, id string, tags ...map[string]any) string {
+		t.Helper()
+		if id == "" {
+			id = call(token, "POST", "mlflow/runs/create", map[string]any{"experiment_id": "0", "tags": tags}).want(200).at("run.info.run_id").(string)
+		}
+		metrics := make([]map[string]any, 1000)
+		for i := range metrics {
+			metrics[i] = map[string]any{"key": "loss", "value": 1 / float64(i+1), "timestamp": i, "step": i}
+		}
+		call(token, "POST", "mlflow/runs/log-batch", map[string]any{"run_id": id, "metrics": metrics}).want(200)
+		return id
+	}
+	hers, his, live := runOf(ann, ""), runOf(bob, ""), runOf(ann, "")
+	kept := runOf(ann, "", map[string]any{"key": "berth.keep", "value": "true"})
+	registered, nested, job := runOf(ann, ""), runOf(x.token, ""), runOf(x.token, "p")
+	model := call(ann, "POST", "mlflow/logged-models", map[string]any{"experiment_id": "0", "name": "m"}).want(200).at("model.info.model_id").(string)
+	call(ann, "PUT", "mlflow-artifacts/artifacts/0/models/"+model+"/artifacts/f", "0123456789").want(200)
+	for _, run := range []string{hers, registered} {
+		call(ann, "PUT", "mlflow-artifacts/artifacts/0/"+run+"/artifacts/f", "0123456789").want(200)
+	}
+	call(ann, "POST", "mlflow/registered-models/create", map[string]any{"name": "m"}).want(200)
+	call(ann, "POST", "mlflow/model-versions/create", map[string]any{"name": "m", "source": "runs:/" + registered + "/f", "run_id": registered}).want(200)
+	for _, run := range []string{hers, kept, registered} {
+		call(ann, "POST", "mlflow/runs/delete", map[string]any{"run_id": run}).want(200)
+	}
+	call(bob, "POST", "mlflow/runs/delete", map[string]any{"run_id": his}).want(200)
+	for _, run := range []string{nested, job} {
+		call(x.admin, "POST", "mlflow/runs/delete", map[string]any{"run_id": run}).want(200)
+	}
+	call(ann, "DELETE", "mlflow/logged-models/"+model, nil).want(200)
+
+	stored := func() float64 {
+		t.Helper()
+		n, _ := x.do("GET", x.ws+"/storage?by=", nil).want(200).at("total.bytes").(float64)
+		return n
+	}
+	clean := func(token string, before time.Time, everyone, dry bool) answer {
+		t.Helper()
+		return x.as(token, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"metrics"}, "before": before, "everyone": everyone, "dryRun": dry})
+	}
+	gone := func(run string) bool {
+		t.Helper()
+		return call(x.admin, "GET", "mlflow/runs/get?run_id="+run, nil).status == 404
+	}
+	full := stored()
+	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": strconv.Itoa(int(full))}}).want(200)
+	soon := time.Now().Add(time.Second)
+	if a := clean(ann, time.Now().Add(-time.Hour), false, false).want(200); a.at("runs") != nil || a.at("kept.0") != nil {
+		t.Errorf("of what was deleted later: %s", a.raw)
+	}
+	point := map[string]any{"run_id": live, "key": "loss", "value": 1, "timestamp": 1}
+	if a := call(ann, "POST", "mlflow/runs/log-metric", point).want(400); !strings.Contains(string(a.raw), "`berth storage clean --kind metrics") {
+		t.Errorf("a full workspace does not say how to free points: %s", a.raw)
+	}
+	if a := clean(ann, soon, false, true).want(200); a.at("runs") != 2.0 || a.at("files") != 2.0 || a.at("kept.0.runs") != 1.0 || gone(hers) {
+		t.Errorf("would be removed: %s", a.raw)
+	}
+	clean(bob, soon, true, false).want(403)
+	if a := clean(ann, soon, false, false).want(200); a.at("runs") != 2.0 || a.at("files") != 2.0 || !gone(hers) || gone(his) {
+		t.Errorf("removed: %s", a.raw)
+	}
+	if now := stored(); now >= full-20 {
+		t.Errorf("%v bytes are stored, %v before", now, full)
+	}
+	call(ann, "POST", "mlflow/runs/log-metric", point).want(200)
+
+	a := clean(x.admin, soon, true, false).want(200)
+	reasons := map[any]any{}
+	why, _ := a.at("kept").([]any)
+	for _, k := range why {
+		reasons[k.(map[string]any)["reason"]] = k.(map[string]any)["runs"]
+	}
+	if a.at("runs") != 1.0 || !gone(his) || len(reasons) != 4 {
+		t.Errorf("removed by the administrator: %s", a.raw)
+	}
+	for _, run := range []string{kept, registered, nested, job, live} {
+		if gone(run) {
+			t.Errorf("%s is gone; kept are %v", run, reasons)
+		}
+	}
+}
+
 // TestSurveysOfStorageTakeTurns: who reads all names of a workspace waits while others do.
 func TestSurveysOfStorageTakeTurns(t *testing.T) {
 	x := open(t)

@@ -16,6 +16,9 @@ import (
 // Tracking is the tracking service, [track.Service]: of this server, or of the one that leads.
 type Tracking interface {
 	Serve(w http.ResponseWriter, r *http.Request, ws track.Workspace, who track.Caller, path string)
+	// Clean is [track.Service.Clean]. A server that does not lead returns an error, see
+	// Options.PassOn.
+	Clean(ctx context.Context, ws track.Workspace, user string, q berth.CleanStorage) (berth.CleanedStorage, error)
 }
 
 // trackingService serves the MLflow server of each workspace.

@@ -211,7 +211,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		Instances: a.reach(), Tasks: a.reachTasks(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()), Loopback: a.loopback,
 		Points:   func(id string) ([]fs.FileInfo, error) { return track.PointFiles(a.trackingDir(), id) },
-		Tracking: leaderTracking{leader}, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats,
+		Tracking: leaderTracking{leader}, PassOn: leader.passOn, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats,
 		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics, a.gateway.Metrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)

@@ -22,7 +22,7 @@ import (
 )
 
 // Two things only the server that leads can answer: tracking, whose index and files one process
-// has, and machines that connect by themselves, because the loops need their connections. The
+// has (removing deleted runs is part of it), and machines that connect by themselves, because the loops need their connections. The
 // others pass such requests on to it.
 
 // forwardedHeader marks a request that another server has passed on. It is not passed on again.
@@ -162,6 +162,25 @@ func (l leaderTracking) Serve(w http.ResponseWriter, r *http.Request, ws track.W
 	default:
 		l.pass(w, r, way, func(err error) { track.Fail(w, err) })
 	}
+}
+
+// Clean is [track.Service.Clean].
+func (l leaderTracking) Clean(ctx context.Context, ws track.Workspace, user string, q berth.CleanStorage) (berth.CleanedStorage, error) {
+	t, _ := l.a.terms.get()
+	if t == nil || !l.a.db.Leads() {
+		return berth.CleanedStorage{}, errNoLeader
+	}
+	return t.tracking.Clean(t.bind(ctx), ws, user, q)
+}
+
+// passOn is [api.Options.PassOn].
+func (f *forwarder) passOn(w http.ResponseWriter, r *http.Request) (passed bool, err error) {
+	way, err := f.route(r)
+	if err != nil || way.here != nil {
+		return false, err
+	}
+	f.pass(w, r, way, func(failed error) { err = failed })
+	return err == nil, err
 }
 
 // leaderGate is the gate of the server that leads.

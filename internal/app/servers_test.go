@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path"
@@ -124,6 +125,21 @@ func openBelow(t *testing.T, dir string) (open []string) {
 		}
 	}
 	return open
+}
+
+// TestFollowerCleansMetrics: a server that does not lead passes on requests that remove points.
+func TestFollowerCleansMetrics(t *testing.T) {
+	leader, follower := twoServers(t)
+	m := follower.track(follower.ws, "runs/create", map[string]any{"experiment_id": "0"})
+	run := at(m, "run", "info", "run_id")
+	follower.track(follower.ws, "runs/log-metric", map[string]any{"run_id": run, "key": "m", "value": 1, "timestamp": 1})
+	follower.track(follower.ws, "runs/delete", map[string]any{"run_id": run})
+	for _, s := range []*peer{follower, leader} {
+		q := map[string]any{"kinds": []string{"metrics"}, "before": time.Now().Add(time.Second), "dryRun": s == follower}
+		if code, m := s.do("POST", s.ws+"/cleanStorage", q); code != http.StatusOK || fmt.Sprint(m["runs"], m["dryRun"]) != fmt.Sprint(1, s == follower) {
+			t.Errorf("%s: %d %v", s.name, code, m)
+		}
+	}
 }
 
 // TestFollowerDeletesWorkspace: the points of a workspace that is deleted at a server that does not

@@ -112,10 +112,15 @@ func (t *term) close() error { return errors.Join(t.gate.Close(), t.tracking.Clo
 // in is a request that is answered in this term: what it writes is refused when another server
 // leads.
 func (t *term) in(r *http.Request) *http.Request {
+	return r.WithContext(t.bind(r.Context()))
+}
+
+// bind makes a context of this term, as in does.
+func (t *term) bind(ctx context.Context) context.Context {
 	if t.number == 0 {
-		return r
+		return ctx
 	}
-	return r.WithContext(berth.WithTermProof(berth.WithTerm(r.Context(), t.number), t.proof))
+	return berth.WithTermProof(berth.WithTerm(ctx, t.number), t.proof)
 }
 
 func (a *App) trackingDir() string { return filepath.Join(a.cfg.Home, "tracking") }

@@ -78,6 +78,7 @@ func storageClean(s *session) *cobra.Command {
 		Long: "Deletes files of jobs that ended before the given time: their outputs, artifacts or logs. The jobs are still listed.\n" +
 			"Files of registered data and models are kept, and so are files used by a job that has not ended, and all files of jobs with the\n" +
 			"tag " + berth.KeepTag + ": \"true\". With --kind code, models or environments, deletes old versions that nothing refers to, with their files.\n" +
+			"With --kind metrics, permanently removes runs and logged models that were deleted before the given time, with their points and files.\n" +
 			"The space is freed within a day.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -109,15 +110,22 @@ func storageClean(s *session) *cobra.Command {
 			if got.Versions > 0 {
 				of += fmt.Sprintf(" and %d %s", got.Versions, plural(got.Versions, "version"))
 			}
+			if got.Runs > 0 {
+				of += fmt.Sprintf(" and %d deleted %s", got.Runs, plural(got.Runs, "run"))
+			}
 			fmt.Fprintf(s.out, "%d %s of %s, %s, %s\n", got.Files, plural(got.Files, "file"), of, size(got.Bytes), word)
 			for _, k := range got.Kept {
+				if k.Runs > 0 {
+					fmt.Fprintf(s.out, "%d deleted %s kept: %s\n", k.Runs, plural(k.Runs, "run"), k.Reason)
+					continue
+				}
 				if k.Versions > 0 {
 					fmt.Fprintf(s.out, "%d %s kept: %s\n", k.Versions, plural(k.Versions, "version"), k.Reason)
 					continue
 				}
 				fmt.Fprintf(s.out, "%d %s of %d %s kept: %s\n", k.Files, plural(k.Files, "file"), k.Jobs, plural(k.Jobs, "job"), k.Reason)
 			}
-			if got.DryRun && (got.Files > 0 || got.Versions > 0) {
+			if got.DryRun && (got.Files > 0 || got.Versions > 0 || got.Runs > 0) {
 				s.hint("nothing was deleted yet: --yes deletes it")
 			}
 			return nil

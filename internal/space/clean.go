@@ -45,6 +45,8 @@ type Cleaner struct {
 	Locator   locate.Locator
 	User      string // whose jobs; empty means everybody's
 	By        string // who asks, for the events
+	// Runs removes deleted runs and logged models with their points and files: kind metrics.
+	Runs func(ctx context.Context, user string, q berth.CleanStorage) (berth.CleanedStorage, error)
 }
 
 // Check refuses a request that makes no sense.
@@ -66,12 +68,20 @@ func Check(q berth.CleanStorage) error {
 // Clean deletes what q asks for, some jobs at a time. What it did before an error stays done.
 func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.CleanedStorage, error) {
 	sum := berth.CleanedStorage{DryRun: q.DryRun, Kept: []berth.KeptStorage{}}
-	if slices.ContainsFunc(q.Kinds, func(k string) bool { return collections[k][0] == "" }) {
+	if slices.ContainsFunc(q.Kinds, isOfJobs) {
 		if err := c.cleanJobs(ctx, q, &sum); err != nil {
 			return sum, err
 		}
 	}
 	for _, kind := range q.Kinds {
+		if kind == berth.StorageMetrics {
+			got, err := c.Runs(ctx, c.User, q)
+			sum.Runs, sum.Files, sum.Bytes = sum.Runs+got.Runs, sum.Files+got.Files, sum.Bytes+got.Bytes
+			sum.Kept = append(sum.Kept, got.Kept...)
+			if err != nil {
+				return sum, err
+			}
+		}
 		if collections[kind][0] == "" {
 			continue
 		}
@@ -81,6 +91,9 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 	}
 	return sum, nil
 }
+
+// isOfJobs reports whether a kind is of files that jobs left.
+func isOfJobs(kind string) bool { return collections[kind][0] == "" && kind != berth.StorageMetrics }
 
 // cleanJobs deletes what jobs left.
 func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, sum *berth.CleanedStorage) error {

@@ -152,7 +152,8 @@ func (r Room) Full(workspace string) error {
 	if r.Limit == 0 || r.Used < r.Limit {
 		return nil
 	}
-	return berth.Errorf(berth.Limit, "workspace %s stores %s; the limit is %s. Delete something (`berth storage` says what takes space), or ask an administrator for more",
+	return berth.Errorf(berth.Limit, "workspace %s stores %s; the limit is %s. `berth storage` shows what takes space and `berth storage clean` frees it; "+
+		"for metrics, delete runs with mlflow, then use `berth storage clean --kind metrics`. Or ask an administrator to raise the limit",
 		workspace, amount(r.Used), amount(r.Limit))
 }
 

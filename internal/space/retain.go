@@ -44,6 +44,9 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, at locate.Loca
 		}
 		c := Cleaner{DB: db, Blobs: blobs, Workspace: ws.Key(), Space: ws, Locator: at, By: "retention"}
 		for _, kind := range berth.StorageKinds {
+			if kind == berth.StorageMetrics { // deleted_run_days
+				continue
+			}
 			keep := days[kind]
 			if text, ok := doc.Tags[KeepDaysTag(kind)]; ok {
 				if keep, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {

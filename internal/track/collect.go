@@ -2,6 +2,7 @@ package track
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -128,7 +129,16 @@ func (m *loggedModel) due(before time.Time) bool {
 }
 
 func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) {
-	var runs, models []string
+	runs, models := w.due(before)
+	gone, err := w.remove(ctx, runs, models, before, 1)
+	if errors.Is(err, errDrop) { // the next time
+		err = nil
+	}
+	return len(gone), err
+}
+
+// due returns the runs and models that were deleted before a time.
+func (w *workspace) due(before time.Time) (runs, models []string) {
 	w.view(func(x *index) {
 		for id, n := range x.runs {
 			if n.r.doc != nil && n.r.due(before) {
@@ -141,23 +151,46 @@ func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) 
 			}
 		}
 	})
+	return runs, models
+}
+
+// errDrop says that points of others were being written each time that some were to be removed.
+var errDrop = berth.Errorf(berth.Unavailable, "the points of deleted runs were not removed because others were being written; try again")
+
+// remove permanently removes runs and models that were deleted before a time, and returns which: all
+// whose files could be removed, or none with errDrop.
+func (w *workspace) remove(ctx context.Context, runs, models []string, before time.Time, tries int) ([]string, error) {
 	runs, err := w.emptied(ctx, runs, func(id string) (bool, error) { return w.emptyRun(ctx, id, before) })
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	models, err = w.emptied(ctx, models, func(id string) (bool, error) { return w.emptyLogged(ctx, id, before) })
 	if err != nil || len(runs)+len(models) == 0 {
-		return 0, err
+		return nil, err
 	}
-	if done, err := w.points.Drop(slices.Concat(runs, models)); err != nil || !done {
-		return 0, err
+	for n := 1; ; n++ {
+		done, err := w.points.Drop(slices.Concat(runs, models))
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			break
+		}
+		if n == tries {
+			return nil, errDrop
+		}
+		select {
+		case <-time.After(dropPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	n, err := removeAll[run](ctx, w, kindRuns, runs)
 	if err != nil {
-		return n, err
+		return runs[:n], err
 	}
 	more, err := removeAll[loggedModel](ctx, w, kindLogged, models)
-	return n + more, err
+	return slices.Concat(runs, models[:more]), err
 }
 
 // emptied is those whose files could be removed.

@@ -45,24 +45,24 @@ func (f file) origin() (o origin, d *store.Doc, what string) {
 }
 
 // owner is whose job made what a file belongs to; "" is not known.
-func (c *call) owner(tx *store.Tx, f file) (string, error) {
+func (w *workspace) owner(tx *store.Tx, f file) (string, error) {
 	if f.run != nil && f.run.isJob() {
-		return c.ownerOfJob(tx, f.run)
+		return w.ownerOfJob(tx, f.run)
 	}
 	o, d, _ := f.origin()
-	if o.Maker != "" || d == nil {
+	if o.Maker != "" || d == nil || o.Job == "" {
 		return o.Maker, nil
 	}
 	// IDs are given out in order. What was made before a job, or the run of one, is of an earlier
 	// job of the name.
-	job, err := c.jobNamed(tx, o.Job)
+	job, err := w.jobNamed(tx, o.Job)
 	if err != nil {
 		return "", err
 	}
 	if job != nil && job.ID < d.ID {
 		return job.CreatedBy, nil
 	}
-	if r := c.run(o.Job); r != nil && r.isJob() && r.doc != nil && r.doc.ID < d.ID {
+	if r := w.run(o.Job); r != nil && r.isJob() && r.doc != nil && r.doc.ID < d.ID {
 		return r.jobUser(), nil
 	}
 	return "", nil
@@ -76,8 +76,8 @@ func (r *run) isJob() bool { return r.Job == r.ID }
 func (r *run) jobUser() string { return cmp.Or(r.Maker, r.User) }
 
 // ownerOfJob is whose the run of a job is. A job that has the name of a deleted one has its run.
-func (c *call) ownerOfJob(tx *store.Tx, r *run) (string, error) {
-	job, err := c.jobNamed(tx, r.ID)
+func (w *workspace) ownerOfJob(tx *store.Tx, r *run) (string, error) {
+	job, err := w.jobNamed(tx, r.ID)
 	if err != nil || job == nil {
 		return r.jobUser(), err
 	}
