@@ -274,16 +274,24 @@ func (b *body) Close() error {
 	return b.from.Close()
 }
 
-// remote is a file that a server sends. It ends where its list says.
+// remote is a file that a server sends. It has as many bytes as its list says.
 type remote struct {
 	*body
-	room int64 // bytes that may come still
+	name string
+	size int64 // unlisted where the list has none
+	n    int64
 }
 
 func (f *remote) Read(b []byte) (int, error) {
 	n, err := f.body.Read(b)
-	if f.room -= int64(n); f.room < 0 {
-		return 0, berth.Errorf(berth.Invalid, "it has more bytes than the MLflow server has listed; import again when nothing writes to it")
+	f.n += int64(n)
+	switch {
+	case f.size == unlisted && f.n > maxUnlisted:
+		return 0, berth.Errorf(berth.Invalid, "it has more than %d GiB, and the MLflow server lists no size; import this file by hand", int64(maxUnlisted)>>30)
+	case f.size != unlisted && f.n > f.size:
+		return 0, berth.Errorf(berth.Invalid, "it has more bytes than the %d that the MLflow server has listed; import again when nothing writes to it", f.size)
+	case err == io.EOF && f.size != unlisted && f.n < f.size:
+		return 0, berth.Errorf(berth.Invalid, "%s has %d bytes, but the MLflow server has listed %d; import again when nothing writes to it", f.name, f.n, f.size)
 	}
 	return n, err
 }

@@ -350,14 +350,15 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 		if have[f] && !c.Full {
 			continue
 		}
-		if err := c.put(ctx, root+"/"+f.Path, of, f); err != nil {
+		n, err := c.put(ctx, root+"/"+f.Path, of, f)
+		if err != nil {
 			if err := c.attempt(err, "file %s of %s", f.Path, of); err != nil {
 				return err
 			}
 			continue
 		}
 		c.count.Files++
-		c.count.Bytes += f.Size
+		c.count.Bytes += n
 	}
 	return nil
 }
@@ -367,11 +368,13 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 type opened struct {
 	io.ReadCloser
 	err    *atomic.Pointer[error]
+	n      *atomic.Int64 // bytes that were read
 	closed atomic.Bool
 }
 
 func (o *opened) Read(b []byte) (int, error) {
 	n, err := o.ReadCloser.Read(b)
+	o.n.Add(int64(n))
 	if err != nil && err != io.EOF && !o.closed.Load() {
 		o.err.Store(&err)
 	}
@@ -383,25 +386,28 @@ func (o *opened) Close() error {
 	return o.ReadCloser.Close()
 }
 
-// put brings over a file. It is read again where the connection to the source was lost.
-func (c *copier) put(ctx context.Context, name string, of Owner, f File) error {
+// put brings over a file, and returns its size. It is read again where the connection to the source
+// was lost.
+func (c *copier) put(ctx context.Context, name string, of Owner, f File) (int64, error) {
 	var lost atomic.Pointer[error]
+	var n atomic.Int64
 	err := c.to.PutArtifact(ctx, name, func() (io.ReadCloser, error) {
 		if err := lost.Load(); err != nil && (leaves(*err) || errors.Is(*err, errSilent)) {
 			return nil, *err
 		}
 		lost.Store(nil)
+		n.Store(0)
 		r, err := c.from.Open(ctx, of, f)
 		if err != nil {
 			lost.Store(&err)
 			return nil, err
 		}
-		return &opened{ReadCloser: r, err: &lost}, nil
+		return &opened{ReadCloser: r, err: &lost, n: &n}, nil
 	})
 	if reason := lost.Load(); err != nil && reason != nil {
-		return *reason
+		return 0, *reason
 	}
-	return err
+	return n.Load(), err
 }
 
 // loggedModel brings over a logged model. It is marked as done if nothing of it was left behind.

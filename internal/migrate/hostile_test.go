@@ -97,7 +97,7 @@ func TestSourceWithoutEnd(t *testing.T) {
 		"the same models":     {"registered-models/search", says(obj{"registered_models": []obj{{"name": "M"}}, "next_page_token": "t"}), "registered models: the list of registered models does not end", 1},
 		"pages with nothing":  {"logged-models/search", nil, "logged models of experiment e: the list of models does not end: 100 pages in a row have nothing", 1},
 		"folders in folders":  {"artifacts/list", nil, "files of run " + aRun + ": the folder \"a/a", 1},
-		"a longer file":       {"get-artifact", endless("", "x"), "file f of run " + aRun + ": it has more bytes than the MLflow server has listed", 1},
+		"a longer file":       {"get-artifact", endless("", "x"), "file f of run " + aRun + ": it has more bytes than the 3 that the MLflow server has listed", 1},
 		"a name without end":  {"runs/search", says(obj{"runs": []obj{{"info": obj{"run_id": strings.Repeat("r", 1<<20)}}}}), "run rrr", 0},
 		"a number of a point": {"metrics/get-history", says(obj{"metrics": []any{json.Number(strings.Repeat("1", 1<<20))}}), "points of metric m", 1},
 	} {
@@ -187,5 +187,42 @@ func TestLostSource(t *testing.T) {
 	tries = -1000
 	if _, err := hostile(t, migrate.Patience, answers); err == nil || !strings.Contains(err.Error(), "reading the file f from the MLflow server http://") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSizesOfFiles: a file with fewer or more bytes than listed is left behind, also if it should
+// have none, and one that is listed without a size is imported.
+func TestSizesOfFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		listed any
+		says   string
+	}{
+		"fewer":   {7, "file f of run " + aRun + ": f has 5 bytes, but the MLflow server has listed 7"},
+		"more":    {4, "file f of run " + aRun + ": it has more bytes than the 4 that"},
+		"none":    {0, "file f of run " + aRun + ": it has more bytes than the 0 that"},
+		"unknown": {nil, ""},
+		"right":   {5, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := obj{"path": "f"}
+			if c.listed != nil {
+				file["file_size"] = c.listed
+			}
+			n, err := hostile(t, migrate.Patience, map[string]http.HandlerFunc{
+				"artifacts/list": says(obj{"files": []obj{file}}),
+				"get-artifact": func(w http.ResponseWriter, _ *http.Request) {
+					w.(http.Flusher).Flush() // without a Content-Length
+					fmt.Fprint(w, "12345")
+				},
+			})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case c.says == "" && (n.LeftBehind > 0 || n.Files != 1 || n.Bytes != 5):
+				t.Errorf("%+v", n)
+			case c.says != "" && (len(n.NotImported) != 1 || !strings.HasPrefix(n.NotImported[0], c.says) || n.Files+int(n.Bytes) > 0):
+				t.Errorf("%+v", n)
+			}
+		})
 	}
 }

@@ -42,9 +42,12 @@ func (o Owner) String() string {
 // File is a file of a run or a model.
 type File struct {
 	Path string
-	Size int64
+	Size int64 // or unlisted
 	Err  error
 }
+
+// unlisted is the size of a file whose source does not know it.
+const unlisted = -1
 
 // The things of MLflow as its API has them, as far as they are brought over.
 type (

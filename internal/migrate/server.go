@@ -375,7 +375,14 @@ func (s *server) Files(ctx context.Context, of Owner) ([]File, error) {
 type listed struct {
 	Path string `json:"path"`
 	Dir  bool   `json:"is_dir"`
-	Size int64  `json:"file_size"`
+	Size *int64 `json:"file_size"`
+}
+
+func (l listed) size() int64 {
+	if l.Size == nil || *l.Size < 0 {
+		return unlisted
+	}
+	return *l.Size
 }
 
 // What a run or model may have for its files to be listed.
@@ -407,7 +414,7 @@ func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 			if e.Dir {
 				todo = append(todo, e.Path)
 			} else {
-				out = append(out, File{Path: e.Path, Size: e.Size, Err: checkName(e.Path)})
+				out = append(out, File{Path: e.Path, Size: e.size(), Err: checkName(e.Path)})
 			}
 		}
 	}
@@ -423,11 +430,7 @@ func (s *server) Open(ctx context.Context, of Owner, file File) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	room := file.Size
-	if room <= 0 {
-		room = maxUnlisted
-	}
-	return &remote{body: b, room: room}, nil
+	return &remote{body: b, name: file.Path, size: file.Size}, nil
 }
 
 // open asks for something that is read while it comes. what names it in errors.
