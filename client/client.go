@@ -264,6 +264,16 @@ func failure(resp *http.Response) error {
 	return e
 }
 
+// workspaceFull is the tracking server's code for a workspace at its storage limit.
+const workspaceFull = "RESOURCE_EXHAUSTED"
+
+// IsFull reports whether the workspace accepts no points and files because it stores as much as it
+// may.
+func IsFull(err error) bool {
+	var e *berth.Error
+	return errors.As(err, &e) && e.Wire == workspaceFull
+}
+
 func refusal(resp *http.Response) *berth.Error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the status says enough
 	e := &berth.Error{Code: berth.CodeOfHTTP(resp.StatusCode), Wire: resp.Header.Get("x-ms-error-code")}
@@ -287,8 +297,11 @@ func refusal(resp *http.Response) *berth.Error {
 	}
 	if v.Error.Message == "" && json.Unmarshal(b, &v) == nil && v.Error.Message == "" {
 		v.Error.Message = v.Message
-		if v.ErrorCode == "RESOURCE_ALREADY_EXISTS" { // which comes as 400
+		switch v.ErrorCode { // which come as 400
+		case "RESOURCE_ALREADY_EXISTS":
 			e.Code = berth.Conflict
+		case workspaceFull:
+			e.Code, e.Wire = berth.Limit, workspaceFull
 		}
 	}
 	if v.Error.Message != "" {

@@ -245,7 +245,7 @@ func TestTrackingCountsAsStorage(t *testing.T) {
 	x.do("PUT", x.ws+"/jobs/refused", props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(400)
 	full := func(a answer) {
 		t.Helper()
-		if msg := fmt.Sprint(a.want(400).at("message")); a.at("error_code") != "INVALID_PARAMETER_VALUE" || !strings.Contains(msg, "workspace lab stores") || !strings.Contains(msg, "`berth storage`") {
+		if msg := fmt.Sprint(a.want(400).at("message")); a.at("error_code") != "RESOURCE_EXHAUSTED" || !strings.Contains(msg, "workspace lab stores") || !strings.Contains(msg, "`berth storage`") {
 			t.Errorf("%s", a.raw)
 		}
 	}

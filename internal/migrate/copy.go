@@ -58,14 +58,29 @@ type copier struct {
 // Copy brings everything of a source that was not deleted into the workspace of a client.
 func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Counts, error) {
 	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}, count: Counts{NotImported: []string{}}}
-	experiments, err := from.Experiments(ctx)
+	err := c.all(ctx)
+	if client.IsFull(err) {
+		err = &full{err}
+	}
+	return c.count, err
+}
+
+// full is the end of an import into a workspace that is full.
+type full struct{ err error }
+
+func (f *full) Error() string { return f.err.Error() + "; then import again to go on" }
+func (f *full) Unwrap() error { return f.err }
+
+// all brings over everything.
+func (c *copier) all(ctx context.Context) error {
+	experiments, err := c.from.Experiments(ctx)
 	if err != nil {
-		return c.count, err
+		return err
 	}
 	for i, e := range experiments {
 		before := c.count
 		if err := c.experiment(ctx, e); err != nil {
-			return c.count, err
+			return err
 		}
 		if c.count.Experiments == before.Experiments {
 			continue // it was left behind
@@ -73,8 +88,8 @@ func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Count
 		c.Say("experiment %s (%d of %d): %d runs, %d of them unchanged; %d points, %d files", clip(e.Name), i+1, len(experiments), c.count.Runs-before.Runs,
 			c.count.Unchanged-before.Unchanged, c.count.Points-before.Points, c.count.Files-before.Files)
 	}
-	err = from.Models(ctx, func(m *Model) error { return c.registered(ctx, m) })
-	return c.count, c.attempt(err, "registered models")
+	err = c.from.Models(ctx, func(m *Model) error { return c.registered(ctx, m) })
+	return c.attempt(err, "registered models")
 }
 
 func (c *copier) post(ctx context.Context, path string, in, out any) error {
@@ -264,11 +279,11 @@ func (c *copier) points(ctx context.Context, r *Run) error {
 // log sends points with the rest of a request, some at a time.
 func (c *copier) log(ctx context.Context, path string, in map[string]any, points []Metric) error {
 	for some := range slices.Chunk(points, batch) {
-		c.count.Points += len(some)
 		in["metrics"] = some
 		if err := c.post(ctx, path, in, nil); err != nil {
 			return err
 		}
+		c.count.Points += len(some)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
 )
 
 // server is an MLflow server.
@@ -92,8 +93,12 @@ type refused struct {
 	status int
 }
 
-// leaves says whether something cannot be brought over for a reason of its own: others can.
+// leaves says whether something cannot be brought over for a reason of its own: others can. In a
+// full workspace they cannot.
 func leaves(err error) bool {
+	if client.IsFull(err) {
+		return false
+	}
 	var answer *refused
 	if errors.As(err, &answer) {
 		return !slices.Contains([]int{

@@ -2,6 +2,7 @@ package migrate_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -29,6 +31,8 @@ type space struct {
 	t   *testing.T
 	url string // of its MLflow server
 	to  *client.Client
+	// full says that its storage is at the limit.
+	full atomic.Bool
 }
 
 // newSpace starts the tracking of a workspace.
@@ -66,8 +70,15 @@ func newSpace(t *testing.T) *space {
 			t.Error(err)
 		}
 	})
+	sp := &space{t: t}
+	who := track.Caller{User: "u", Write: true, Full: func(context.Context) error {
+		if sp.full.Load() {
+			return berth.Errorf(berth.Limit, "the workspace is full")
+		}
+		return nil
+	}}
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.Serve(w, r, ws, track.Caller{User: "u", Write: true}, strings.TrimPrefix(r.URL.EscapedPath(), of.TrackingPath()))
+		s.Serve(w, r, ws, who, strings.TrimPrefix(r.URL.EscapedPath(), of.TrackingPath()))
 	})
 	plain, safe := httptest.NewServer(serve), httptest.NewTLSServer(serve)
 	t.Cleanup(plain.Close)
@@ -81,7 +92,8 @@ func newSpace(t *testing.T) *space {
 		t.Fatal(err)
 	}
 	t.Cleanup(to.Close)
-	return &space{t: t, url: plain.URL + of.TrackingPath(), to: to}
+	sp.url, sp.to = plain.URL+of.TrackingPath(), to
+	return sp
 }
 
 // must calls the API; path is below /api/2.0/mlflow/.

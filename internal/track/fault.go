@@ -35,6 +35,7 @@ const (
 	unavailable      = "TEMPORARILY_UNAVAILABLE"
 	internal         = "INTERNAL_ERROR"
 	invalidState     = "INVALID_STATE"
+	exhausted        = "RESOURCE_EXHAUSTED" // the workspace is full
 )
 
 var statuses = map[string]int{
@@ -42,9 +43,8 @@ var statuses = map[string]int{
 	doesNotExist: http.StatusNotFound, noEndpoint: http.StatusNotFound, denied: http.StatusForbidden,
 	unauthenticated: http.StatusUnauthorized, notImplemented: http.StatusNotImplemented, unavailable: http.StatusServiceUnavailable,
 	internal: http.StatusInternalServerError,
-	// A user's mistake in MLflow's eyes too, and yet 500 there, which clients try again for two
-	// minutes.
-	invalidState: http.StatusBadRequest,
+	// MLflow answers 500 and 429 to these, which its clients try again for two minutes.
+	invalidState: http.StatusBadRequest, exhausted: http.StatusBadRequest,
 }
 
 func refuse(code, format string, args ...any) error {
@@ -61,7 +61,7 @@ func missing(format string, args ...any) error { return refuse(doesNotExist, for
 
 var codes = map[berth.Code]string{
 	berth.Invalid: invalidParameter, berth.NotFound: doesNotExist, berth.Conflict: alreadyExists, berth.Precondition: badRequest,
-	berth.Unauthenticated: unauthenticated, berth.Denied: denied, berth.Limit: invalidParameter, berth.Gone: doesNotExist,
+	berth.Unauthenticated: unauthenticated, berth.Denied: denied, berth.Limit: exhausted, berth.Gone: doesNotExist,
 	berth.Unsupported: notImplemented, berth.Unavailable: unavailable,
 }
 
