@@ -71,7 +71,9 @@ func (s *storageService) clean(c *call) error {
 			r := c.r.Clone(c.ctx())
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.received)), int64(len(c.received))
 			if passed, err := s.passOn(c.w, r); passed || err != nil {
-				s.quota.Forget(c.ws.Key())
+				if !q.DryRun {
+					s.quota.Forget(c.ws.Key())
+				}
 				return err
 			}
 		}
@@ -89,7 +91,9 @@ func (s *storageService) clean(c *call) error {
 	}
 	defer done()
 	out, err := cleaner.Clean(c.ctx(), q)
-	s.quota.Forget(c.ws.Key())
+	if !q.DryRun {
+		s.quota.Forget(c.ws.Key())
+	}
 	if err != nil {
 		return err
 	}

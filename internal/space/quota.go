@@ -34,12 +34,22 @@ type Quota struct {
 	seen map[string]*standing
 }
 
+// A standing is what is known of a workspace. The database is not read while mu is held: each batch
+// of metrics asks.
 type standing struct {
 	mu        sync.Mutex
 	room      Room
 	limited   time.Time // when the limit was read
 	counted   time.Time // when the size was measured
-	measuring bool
+	forgotten int       // how often Forget was called
+	stale     bool      // Forget was called since the measurement began
+	measuring *measurement
+}
+
+// A measurement of the size of a workspace, which goes on.
+type measurement struct {
+	done chan struct{}
+	err  error // once it is done
 }
 
 // Room is what a workspace stores, and may.
@@ -52,55 +62,98 @@ func NewQuota(db *store.DB, points Points, limit int64) *Quota {
 	return &Quota{db: db, points: points, limit: limit, seen: map[string]*standing{}}
 }
 
-// Room is how a workspace stands. It was true at most a minute ago.
+// Room returns how a workspace stands. The size was true a minute ago, or when Room was last called
+// if that is longer ago. Only the first callers wait until it is measured, and those who call after
+// Forget while there is no room.
 func (q *Quota) Room(ctx context.Context, workspace string) (Room, error) {
+	s := q.standing(workspace)
+	if err := q.readLimit(ctx, s, workspace); err != nil {
+		return Room{}, err
+	}
+	for {
+		s.mu.Lock()
+		room, m, old, full := s.room, s.measuring, time.Since(s.counted), s.room.Used >= s.room.Limit
+		wait := s.counted.IsZero() || s.stale && full
+		if room.Limit == 0 || !wait && !s.stale && (old <= fullFor || old <= measureFor && !full) {
+			s.mu.Unlock()
+			return room, nil
+		}
+		if m == nil {
+			m = &measurement{done: make(chan struct{})}
+			s.measuring = m
+			go q.measure(context.WithoutCancel(ctx), s, m, workspace, s.forgotten)
+		}
+		s.mu.Unlock()
+		if !wait {
+			return room, nil
+		}
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return Room{}, ctx.Err()
+		}
+		if m.err != nil {
+			return Room{}, m.err
+		}
+	}
+}
+
+func (q *Quota) standing(workspace string) *standing {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	s := q.seen[workspace]
 	if s == nil {
 		s = &standing{}
 		q.seen[workspace] = s
 	}
-	q.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if now.Sub(s.limited) > limitFor {
-		err := q.db.View(ctx, func(tx *store.Tx) (err error) {
-			s.room.Limit, err = q.limitOf(tx, workspace)
-			return err
-		})
-		if err != nil {
-			return Room{}, err
-		}
-		s.limited = now
-	}
-	switch old := now.Sub(s.counted); {
-	case s.room.Limit == 0, s.measuring, old <= measureFor && s.room.Used < s.room.Limit, old <= fullFor:
-	case s.counted.IsZero():
-		n, err := q.used(ctx, workspace)
-		if err != nil {
-			return Room{}, err
-		}
-		s.room.Used, s.counted = n, time.Now()
-	default: // nobody waits for it
-		s.measuring = true
-		go func() {
-			n, err := q.used(context.WithoutCancel(ctx), workspace)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.measuring = false; err == nil {
-				s.room.Used, s.counted = n, time.Now()
-			}
-		}()
-	}
-	return s.room, nil
+	return s
 }
 
-// Forget makes the next Room measure: something was deleted.
+// readLimit reads the limit if that was not done lately. Others use the old one meanwhile, if there
+// is one.
+func (q *Quota) readLimit(ctx context.Context, s *standing, workspace string) error {
+	s.mu.Lock()
+	now, last := time.Now(), s.limited
+	due := now.Sub(last) > limitFor
+	if due && !last.IsZero() {
+		s.limited = now
+	}
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	var limit int64
+	err := q.db.View(ctx, func(tx *store.Tx) (err error) {
+		limit, err = q.limitOf(tx, workspace)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.limited = last
+		return err
+	}
+	s.room.Limit, s.limited = limit, now
+	return nil
+}
+
+// measure measures the size of a workspace, of which Forget was called some times before.
+func (q *Quota) measure(ctx context.Context, s *standing, m *measurement, workspace string, forgotten int) {
+	n, err := q.used(ctx, workspace)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.measuring, m.err = nil, err; err == nil {
+		s.room.Used, s.counted, s.stale = n, time.Now(), s.forgotten != forgotten
+	}
+	close(m.done)
+}
+
+// Forget has the size measured again: something was deleted.
 func (q *Quota) Forget(workspace string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.seen, workspace)
+	s := q.standing(workspace)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten, s.stale, s.limited = s.forgotten+1, true, time.Time{}
 }
 
 // limitOf is what the workspace's tag says, else the server's limit. A tag that is no number is as
