@@ -3,7 +3,6 @@ package track
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"time"
 
 	"github.com/berthml/berth"
@@ -99,5 +98,5 @@ func (s *Service) forget(id string) error {
 			}
 		}
 	}
-	return points.Remove(filepath.Join(s.Dir, id))
+	return points.Remove(pointDir(s.Dir, id))
 }

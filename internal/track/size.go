@@ -2,9 +2,7 @@ package track
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track/points"
 )
 
 // sizeView is what an experiment takes up.
@@ -56,8 +55,8 @@ func experimentSizes(c *call) (any, error) {
 	for experiment, ids := range owners {
 		s := sizes[experiment]
 		for _, id := range ids {
-			points, bytes := c.points.Size(id)
-			s.Points, s.PointBytes = s.Points+points, s.PointBytes+bytes
+			n, bytes := c.points.Size(id)
+			s.Points, s.PointBytes = s.Points+n, s.PointBytes+bytes
 		}
 	}
 	count := func(experiment string, b *store.Blob) {
@@ -98,28 +97,12 @@ func experimentSizes(c *call) (any, error) {
 	return map[string]any{"experiments": list}, nil
 }
 
-// PointFiles are the files with points of a workspace, whose storage has the ID, in a service's
-// Dir. It may be asked on every server.
-func PointFiles(dir, id string) ([]fs.FileInfo, error) {
-	entries, err := os.ReadDir(filepath.Join(dir, id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var out []fs.FileInfo
-	for _, e := range entries {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // merged into another meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		if info.Mode().IsRegular() && info.Size() > 0 {
-			out = append(out, info)
-		}
-	}
-	return out, err
-}
+// PointFiles returns the files with the points of a workspace, whose storage has the ID, in a
+// service's Dir. Every server may call it.
+func PointFiles(dir, id string) ([]fs.FileInfo, error) { return points.Files(pointDir(dir, id)) }
+
+// pointDir is the directory of the points of a workspace in a service's Dir.
+func pointDir(dir, id string) string { return filepath.Join(dir, id) }
 
 // eachBlob calls fn for the blobs of the workspace's artifacts whose names begin with a prefix.
 func (c *call) eachBlob(prefix string, fn func(rest string, b *store.Blob)) error {

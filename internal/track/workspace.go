@@ -2,7 +2,6 @@ package track
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,7 +117,7 @@ func (w *workspace) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{
+	w.points, err = points.Open(pointDir(w.s.Dir, w.ID), points.Options{
 		Log: w.s.Log, NoSync: w.s.NoSync, Leads: w.s.Leads,
 	})
 	w.loaded.Store(err == nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,34 @@ func TestDamagedDirectory(t *testing.T) {
 	s.Close()
 	if got := history(t, open(t, dir, o), "r", "m"); len(got) != 3 {
 		t.Errorf("then there are %v", got)
+	}
+}
+
+// TestFiles: copies of damaged files are not listed, which only the operator can delete, nor what a
+// merge has not finished.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := Files(filepath.Join(dir, "none")); err != nil || got != nil {
+		t.Errorf("of no directory: %v, %v", got, err)
+	}
+	for _, name := range []string{
+		"00000001-00000003.seg", "00000004.seg", "00000005.log", "00000004.seg.damaged", "00000004.seg.damaged2", "00000003.log.damaged",
+		"00000001-00000004.seg.new123", "notes.txt",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "00000006.log"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Files(dir)
+	var names []string
+	for _, f := range got {
+		names = append(names, f.Name())
+	}
+	if err != nil || strings.Join(names, " ") != "00000001-00000003.seg 00000004.seg 00000005.log" {
+		t.Errorf("%v, %v", names, err)
 	}
 }
 

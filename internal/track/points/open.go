@@ -152,21 +152,15 @@ func files(dir string) (segments []span, journals []uint64, unfinished []string,
 		return nil, nil, nil, err
 	}
 	for _, e := range entries {
-		name, ext, _ := strings.Cut(e.Name(), ".")
-		first, last, merged := strings.Cut(name, "-")
-		n, err := strconv.ParseUint(first, 10, 63)
-		to := n
-		if err == nil && merged {
-			to, err = strconv.ParseUint(last, 10, 63)
-		}
-		if err != nil {
+		n, ext, ok := parseName(e.Name())
+		if !ok {
 			continue
 		}
 		switch {
 		case ext == "seg":
-			segments = append(segments, span{n, to})
+			segments = append(segments, n)
 		case ext == "log":
-			journals = append(journals, n)
+			journals = append(journals, n.first)
 		case strings.HasPrefix(ext, "seg.new"):
 			unfinished = append(unfinished, e.Name())
 		}
@@ -174,6 +168,44 @@ func files(dir string) (segments []span, journals []uint64, unfinished []string,
 	slices.SortFunc(segments, func(a, b span) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last)) })
 	slices.Sort(journals)
 	return segments, journals, unfinished, nil
+}
+
+// parseName parses the name of a file: N.EXT or FIRST-LAST.EXT.
+func parseName(file string) (n span, ext string, ok bool) {
+	name, ext, _ := strings.Cut(file, ".")
+	first, last, merged := strings.Cut(name, "-")
+	from, err := strconv.ParseUint(first, 10, 63)
+	to := from
+	if err == nil && merged {
+		to, err = strconv.ParseUint(last, 10, 63)
+	}
+	return span{from, to}, ext, err == nil
+}
+
+// Files returns the files in dir that have points, which another process may have open: no copies
+// of damaged files, and no files that are being written by a merge.
+func Files(dir string) ([]fs.FileInfo, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []fs.FileInfo
+	for _, e := range entries {
+		if _, ext, ok := parseName(e.Name()); !ok || ext != "seg" && ext != "log" {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // merged into another meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().IsRegular() && info.Size() > 0 {
+			out = append(out, info)
+		}
+	}
+	return out, err
 }
 
 // retryPause is how long nothing is compacted after an error: most often the disk is full.
