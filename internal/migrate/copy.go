@@ -276,7 +276,7 @@ func (c *copier) points(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// log sends points with the rest of a request, some at a time.
+// log sends points of a run or model, which in names, some at a time.
 func (c *copier) log(ctx context.Context, path string, in map[string]any, points []Metric) error {
 	for some := range slices.Chunk(points, batch) {
 		in["metrics"] = some
@@ -451,13 +451,13 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "status": m.Info.Status, "status_message": m.Info.Message,
 		"params": m.Data.Params, "tags": theirTags(m.Info.Tags), "from": c.from.Name(),
 	}
-	const call = "berth/import/logged-model"
-	if err := c.post(ctx, call, in, &got); err != nil {
+	if err := c.post(ctx, "berth/import/logged-model", in, &got); err != nil {
 		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
 	c.leaveParts(m.Left, "logged model %s", m.Info.ID)
 	// Not with the runs that measured them: these may be deleted, elsewhere or left behind.
-	if err := c.attempt(c.log(ctx, call, in, m.Data.Metrics), "metrics of logged model %s", m.Info.ID); err != nil {
+	err = c.log(ctx, "berth/import/logged-model-metrics", map[string]any{"model_id": m.Info.ID}, m.Data.Metrics)
+	if err := c.attempt(err, "metrics of logged model %s", m.Info.ID); err != nil {
 		return err
 	}
 	if err := c.files(ctx, m.owner(), got.Model.Info.URI); err != nil {

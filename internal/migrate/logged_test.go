@@ -118,6 +118,9 @@ func TestMetricsOfLoggedModels(t *testing.T) {
 		if len(want) != 1003+step || !slices.Equal(got, want) {
 			t.Errorf("the model has %d points, want %d", len(got), len(want))
 		}
+		if n := here.imports.Swap(0); n != 1 {
+			t.Errorf("the model's document was sent %d times", n)
+		}
 		measure(elsewhere, 3+step)
 	}
 	here.mustBring(there.source())

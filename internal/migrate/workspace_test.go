@@ -33,6 +33,8 @@ type space struct {
 	to  *client.Client
 	// full says that its storage is at the limit.
 	full atomic.Bool
+	// imports counts the documents of logged models that were sent.
+	imports atomic.Int64
 }
 
 // newSpace starts the tracking of a workspace.
@@ -78,6 +80,9 @@ func newSpace(t *testing.T) *space {
 		return nil
 	}}
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/import/logged-model") {
+			sp.imports.Add(1)
+		}
 		s.Serve(w, r, ws, who, strings.TrimPrefix(r.URL.EscapedPath(), of.TrackingPath()))
 	})
 	plain, safe := httptest.NewServer(serve), httptest.NewTLSServer(serve)

@@ -158,7 +158,8 @@ func (c *call) foreignPoints(model string) []points.Entry {
 	return out
 }
 
-// importLogged writes a logged model of another server, and points of its metrics.
+// importLogged writes a logged model of another server, and points of its metrics if the request has
+// some, as clients before importLoggedPoints send them.
 func importLogged(c *call) (any, error) {
 	m := &loggedModel{
 		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: c.foreignStatus(),
@@ -167,6 +168,11 @@ func importLogged(c *call) (any, error) {
 	var experiment string
 	experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
 	measured := c.foreignPoints(m.ID)
+	if len(measured) > 0 { // before anything is written
+		if err := c.mayStore(); err != nil {
+			return nil, err
+		}
+	}
 	if err := cmp.Or(checkLength("name", maxTagValue, m.Name), checkLength("status_message", maxTagValue, m.Message), m.checkReferences()); err != nil {
 		c.fail(err)
 	}
@@ -185,7 +191,7 @@ func importLogged(c *call) (any, error) {
 		case old != nil && !c.mayImport(old.Imported):
 			return wasHere(m.ID)
 		case old != nil && old.Deleted:
-			return refuse(alreadyExists, "Logged model %s was deleted in this workspace", m.ID)
+			return loggedDeleted(m.ID)
 		}
 		m.Experiment, m.URI, m.doc = e.ID, below(e.Location, "models", m.ID, "artifacts"), nil
 		if old != nil {
@@ -201,10 +207,40 @@ func importLogged(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(measured) > 0 {
-		if err := c.keep(measured); err != nil {
-			return nil, err
-		}
+	if err := c.saveForeign(measured); err != nil {
+		return nil, err
 	}
 	return c.loggedAnswer(m)
+}
+
+// importLoggedPoints writes points of a logged model that the caller imported. It is a call of its
+// own so that the document is not written again with each thousand of them.
+func importLoggedPoints(c *call) (any, error) {
+	id := c.need("model_id")
+	measured := c.foreignPoints(id)
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	var m *loggedModel
+	c.view(func(x *index) { m = x.logged[id] })
+	switch {
+	case m == nil:
+		return nil, noLogged(id)
+	case !c.mayImport(m.Imported):
+		return nil, wasHere(id)
+	case m.Deleted:
+		return nil, loggedDeleted(id)
+	}
+	return empty, c.saveForeign(measured)
+}
+
+func loggedDeleted(id string) error {
+	return refuse(alreadyExists, "Logged model %s was deleted in this workspace", id)
+}
+
+func (c *call) saveForeign(measured []points.Entry) error {
+	if len(measured) == 0 {
+		return nil
+	}
+	return c.keep(measured)
 }

@@ -1,11 +1,14 @@
 package track_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/berthml/berth"
 )
 
 // TestImportedLoggedModels: a logged model is brought over with its state and with points of runs
@@ -48,6 +51,37 @@ func TestImportedLoggedModels(t *testing.T) {
 	if got := s.must("POST", call, body(nil)); at(got, "model", "info", "status") != "LOGGED_MODEL_READY" {
 		t.Errorf("without a state: %v", got)
 	}
+}
+
+// TestPointsOfImportedModels: points are added to a logged model that the caller imported, without
+// its document, and nothing is written in a workspace that is full.
+func TestPointsOfImportedModels(t *testing.T) {
+	s := start(t, t.TempDir())
+	const call, id = "/api/2.0/berth/import/logged-model", "m-0123456789abcdef0123456789abcdef"
+	document := obj{"model_id": id, "experiment_id": "0", "name": "m", "from": "http://old"}
+	point := func(step int) obj {
+		return obj{"model_id": id, "metrics": []obj{{"key": "acc", "value": 0.5, "timestamp": 1, "step": step, "run_id": "gone"}}}
+	}
+	s.who.Full = func(context.Context) error { return berth.Errorf(berth.Limit, "it is full") }
+	with := point(1)
+	maps.Copy(with, document)
+	s.want(http.StatusBadRequest, "POST", call, with)
+	s.want(http.StatusNotFound, "GET", "logged-models/"+id, nil)
+	s.must("POST", call, document)
+	s.want(http.StatusBadRequest, "POST", call+"-metrics", point(1))
+	s.who.Full = nil
+	for _, step := range []int{1, 2, 2} {
+		s.must("POST", call+"-metrics", point(step))
+	}
+	if m := s.must("GET", "logged-models/"+id, nil); at(m, "model", "data", "metrics", 1, "run_id") != "gone" || at(m, "model", "data", "metrics", 2) != nil {
+		t.Errorf("%v", m)
+	}
+	s.want(http.StatusBadRequest, "POST", call+"-metrics", obj{"model_id": id, "metrics": "x"})
+	s.want(http.StatusNotFound, "POST", call+"-metrics", obj{"model_id": "m-1", "metrics": point(1)["metrics"]})
+	own := at(s.must("POST", "logged-models", obj{"experiment_id": "0", "name": "own"}), "model", "info", "model_id")
+	s.want(http.StatusBadRequest, "POST", call+"-metrics", obj{"model_id": own, "metrics": point(1)["metrics"]})
+	s.must("DELETE", "logged-models/"+id, nil)
+	s.want(http.StatusBadRequest, "POST", call+"-metrics", point(3))
 }
 
 // TestTooLargeToImport: what is too large is named as people know it.

@@ -30,12 +30,13 @@ func routes() map[string]route {
 	return map[string]route{
 		"GET 3.0/mlflow/server-info": ask(serverInfo),
 
-		"POST 2.0/berth/metrics/primary":      ask(primaryMetrics),
-		"GET 2.0/berth/experiments/sizes":     {do: experimentSizes, reads: true, all: true},
-		"POST 2.0/berth/import/run":           own(importRun),
-		"POST 2.0/berth/import/logged-model":  own(importLogged),
-		"POST 2.0/berth/import/model-version": {do: importVersion, all: true},
-		"GET " + streamRoute:                  {do: streamMetrics, reads: true},
+		"POST 2.0/berth/metrics/primary":             ask(primaryMetrics),
+		"GET 2.0/berth/experiments/sizes":            {do: experimentSizes, reads: true, all: true},
+		"POST 2.0/berth/import/run":                  own(importRun),
+		"POST 2.0/berth/import/logged-model":         own(importLogged),
+		"POST 2.0/berth/import/logged-model-metrics": own(importLoggedPoints),
+		"POST 2.0/berth/import/model-version":        {do: importVersion, all: true},
+		"GET " + streamRoute:                         {do: streamMetrics, reads: true},
 
 		"POST experiments/create":                    do(createExperiment),
 		"GET experiments/get":                        look(getExperiment),
