@@ -204,7 +204,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: a.signer, Watcher: watcher, Log: a.log, Locator: a.at,
 		Front: front.New(a.blobs, a.signer, front.Options{
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: a.log,
-			Job: (&locate.Owners{DB: a.db}).Job, Near: overSocket,
+			Writer: (&locate.Owners{DB: a.db}).Writer, Near: overSocket,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,

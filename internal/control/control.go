@@ -40,8 +40,9 @@ type Options struct {
 	Near, Far berth.Home
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
-	// CheckJob refuses the name of a new job of a user that belongs to somebody else, although
-	// there is no job of that name any more; nil refuses none.
+	// CheckJob returns an error with the code Conflict if a new job of a user cannot have a name,
+	// although there is no job of that name: it is the id of a run that is not a job, be it the
+	// user's own, or the run of a deleted job of somebody else. Nil refuses none.
 	CheckJob func(tx *store.Tx, workspace, name, user string) error
 	// Replica is what a job that is a replica of an online deployment finds in its environment
 	// besides; nil is nothing.

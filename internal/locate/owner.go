@@ -18,10 +18,11 @@ type Owners struct {
 	artifacts  map[string]bool   // the containers that are artifact stores
 }
 
-// Job is the job below whose folder a name lies, and the user who submitted it. The user is empty
-// where the job is not there, both where the name is in no job's folder. What was logged to other
-// things than runs is nobody's to write but tracking's, which knows whose it is: an error.
-func (o *Owners) Job(ctx context.Context, container, name string) (job, user string, err error) {
+// Writer returns who may write to a name below the folder of a job: the job, and the user who
+// submitted it. The user is empty if there is no such job; both are if the name is in no job's
+// folder. The error has the code Denied if only tracking may write to the name: it was logged to
+// something other than a run, and tracking knows whose it is.
+func (o *Owners) Writer(ctx context.Context, container, name string) (job, user string, err error) {
 	logged := strings.HasPrefix(name, LoggedRoot)
 	if job = jobOf(name); job == "" && !logged {
 		return "", "", nil

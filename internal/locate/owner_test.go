@@ -29,7 +29,7 @@ func TestLoggedFilesAreTracking(t *testing.T) {
 			{"a", "mlflow/1/models/m-1/artifacts/f"}: berth.Denied, {"a", "mlflow/"}: berth.Denied,
 			{"a", "folder/f"}: "", {"b", "mlflow/1/models/m-1/artifacts/f"}: "", {"c", "mlflow/f"}: "",
 		} {
-			if _, _, err := owners.Job(t.Context(), at[0], at[1]); err != nil && berth.CodeOf(err) != want || err == nil && want != "" {
+			if _, _, err := owners.Writer(t.Context(), at[0], at[1]); err != nil && berth.CodeOf(err) != want || err == nil && want != "" {
 				t.Errorf("%v: %v, want %q", at, err, want)
 			}
 		}

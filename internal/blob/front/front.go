@@ -38,10 +38,11 @@ type Options struct {
 	Bearer func(r *http.Request) (user string, owner bool, err error)
 	// Signed, where there is one, has the last word about a request with a good signature.
 	Signed func(r *http.Request, g Grant) error
-	// Job, where there is one, is the job that a name belongs to and its user. The user is empty
-	// where the job is not there, both for a name in no job's folder. The first two segments of
-	// the name tell.
-	Job func(ctx context.Context, container, name string) (job, user string, err error)
+	// Writer returns the job that a name belongs to and its user, who alone may write there. The
+	// user is empty if there is no such job; both are if the name is in no job's folder. An error
+	// refuses the write. The answer depends on the first two segments of the name only. Nil lets
+	// everybody write.
+	Writer func(ctx context.Context, container, name string) (job, user string, err error)
 	// Near says whether a request is of the user of this machine, who can read what the server can.
 	// Nil is nobody.
 	Near func(r *http.Request) bool
@@ -259,7 +260,7 @@ func (c *call) authorize(perm string) error {
 // mayWrite refuses to write to names that belong to a job of somebody else, or will belong to a job
 // that is not there yet. Who signs as an owner has decided that already.
 func (c *call) mayWrite(perm string, names ...string) error {
-	if c.h.o.Job == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
+	if c.h.o.Writer == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
 		return nil
 	}
 	seen := map[string]bool{}
@@ -270,7 +271,7 @@ func (c *call) mayWrite(perm string, names ...string) error {
 			continue
 		}
 		seen[folder] = true
-		job, user, err := c.h.o.Job(c.r.Context(), c.container, name)
+		job, user, err := c.h.o.Writer(c.r.Context(), c.container, name)
 		if err != nil {
 			return err
 		}
