@@ -18,9 +18,9 @@ import (
 const StorageTag = "berth.storage_bytes"
 
 const (
-	limitFor   = 10 * time.Second // a limit that was read is believed
-	measureFor = time.Minute      // and a size that was measured
-	fullFor    = 5 * time.Second  // and one that leaves no room
+	limitFor   = 10 * time.Second // a limit that was read is used for
+	measureFor = time.Minute      // a size that was measured is used for
+	fullFor    = 5 * time.Second  // one that leaves no room is used for
 	warnAt     = 0.8
 )
 
@@ -28,7 +28,7 @@ const (
 type Quota struct {
 	db     *store.DB
 	points Points
-	limit  int64 // where a workspace does not say; 0 is no end
+	limit  int64 // of workspaces without StorageTag; 0 means no limit
 
 	mu   sync.Mutex
 	seen map[string]*standing
@@ -52,9 +52,9 @@ type measurement struct {
 	err  error // once it is done
 }
 
-// Room is what a workspace stores, and may.
+// Room is what a workspace stores, and its limit.
 type Room struct {
-	Used, Limit int64 // Limit 0 is no end, and nothing is counted then
+	Used, Limit int64 // Limit 0 means no limit; Used is not measured then
 }
 
 // NewQuota limits the workspaces of a server.
@@ -156,8 +156,8 @@ func (q *Quota) Forget(workspace string) {
 	s.forgotten, s.stale, s.limited = s.forgotten+1, true, time.Time{}
 }
 
-// limitOf is what the workspace's tag says, else the server's limit. A tag that is no number is as
-// if it were not there.
+// limitOf returns the limit in the workspace's tag, else the server's. A tag that is not a number
+// is ignored.
 func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
 	d, err := tx.Get("", "workspaces", workspace, "")
 	if err != nil {
@@ -200,7 +200,7 @@ func (q *Quota) used(ctx context.Context, workspace string) (sum int64, err erro
 	return sum, err
 }
 
-// Full is why a workspace takes no more jobs and logs no more, nil where it does.
+// Full returns an error if the workspace has no room left.
 func (r Room) Full(workspace string) error {
 	if r.Limit == 0 || r.Used < r.Limit {
 		return nil

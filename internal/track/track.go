@@ -86,8 +86,8 @@ type Caller struct {
 	// Holder is what has to be good still when something that was signed for the caller is used,
 	// see [auth.Authority.CheckHolder].
 	Holder string
-	// Full is why the workspace takes no more points and files of the caller, nil where it does. It
-	// is asked for every batch. A nil Full is never.
+	// Full returns an error if the workspace has no room left for points and files of the caller.
+	// It is called for each batch; nil means no limit.
 	Full func(context.Context) error
 	// Azure says that the caller's client is Azure's plugin, which has addresses of artifacts in a
 	// form of its own.
