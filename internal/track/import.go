@@ -73,9 +73,7 @@ func with(theirs, here map[string]string) map[string]string {
 // importRun writes a run of another server. Its points are logged afterwards, as any run's.
 func importRun(c *call) (any, error) {
 	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0), Imported: c.who.User}
-	if !runStates[r.Status] {
-		c.fail(invalid("Invalid run status '%s'. Valid values are RUNNING, SCHEDULED, FINISHED, FAILED, KILLED.", r.Status))
-	}
+	c.checkRunStatus(r.Status)
 	if c.has("end_time") {
 		end := c.int("end_time", 0)
 		r.End = &end
@@ -127,7 +125,7 @@ func importRun(c *call) (any, error) {
 func (c *call) foreignStatus() string {
 	switch status := c.text("status"); {
 	case status == "" || status == "LOGGED_MODEL_STATUS_UNSPECIFIED":
-		return loggedStates[2]
+		return loggedReady
 	case slices.Contains(loggedStates, status):
 		return status
 	default:

@@ -9,8 +9,15 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// The states of a logged model, by number too.
-var loggedStates = []string{"", "LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY", "LOGGED_MODEL_UPLOAD_FAILED"}
+// The states of a logged model.
+const (
+	loggedPending = "LOGGED_MODEL_PENDING"
+	loggedReady   = "LOGGED_MODEL_READY"
+	loggedFailed  = "LOGGED_MODEL_UPLOAD_FAILED"
+)
+
+// loggedStates are the states by their numbers.
+var loggedStates = []string{"", loggedPending, loggedReady, loggedFailed}
 
 const tagModelVersions = "mlflow.modelVersions"
 
@@ -40,7 +47,7 @@ func (m *loggedModel) checkReferences() error {
 
 func createLogged(c *call) (any, error) {
 	m := &loggedModel{
-		ID: "m-" + newID(), Name: c.text("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[1], origin: c.who.origin(),
+		ID: "m-" + newID(), Name: c.text("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedPending, origin: c.who.origin(),
 	}
 	experiment := c.need("experiment_id")
 	if err := m.checkReferences(); err != nil {

@@ -251,10 +251,16 @@ func getRun(c *call) (any, error) {
 	return c.runAnswer(r)
 }
 
+func (c *call) checkRunStatus(status string) {
+	if !runStates[status] {
+		c.fail(invalid("Invalid run status '%s'. Valid values are RUNNING, SCHEDULED, FINISHED, FAILED, KILLED.", status))
+	}
+}
+
 func updateRun(c *call) (any, error) {
 	id, status, name := c.runID(), c.text("status"), c.text("run_name")
-	if status != "" && !runStates[status] {
-		c.fail(invalid("Invalid run status '%s'. Valid values are RUNNING, SCHEDULED, FINISHED, FAILED, KILLED.", status))
+	if status != "" {
+		c.checkRunStatus(status)
 	}
 	if err := checkLength("run_name", maxTagValue, name); err != nil {
 		c.fail(err)
