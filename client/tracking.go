@@ -106,7 +106,7 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) ([]Run, error) {
 			runs = append(runs, r)
 		}
 		page.Token = out.Next
-		if page.Token == "" || len(runs) == q.Limit {
+		if page.Token == "" || q.Limit > 0 && len(runs) >= q.Limit {
 			return runs, nil
 		}
 	}

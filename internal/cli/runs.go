@@ -61,6 +61,9 @@ func runsCommand(s *session) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
+			if q.Limit < 0 {
+				return usagef("--max-results %d: give how many runs to show, or 0 for all", q.Limit)
+			}
 			c, err := s.open(cmd.Context())
 			if err != nil {
 				return err

@@ -171,5 +171,5 @@ func (c *call) log(b *batch) error {
 			return err
 		}
 	}
-	return c.workspace.keep(entries(b.run, b.metrics))
+	return c.appendPoints(entries(b.run, b.metrics))
 }

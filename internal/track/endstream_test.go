@@ -32,7 +32,7 @@ func TestEndOfStream(t *testing.T) {
 		log.Reset()
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "/x", nil)
-		s := &Service{Options: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		s := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err := (&call{workspace: &workspace{s: s}, w: w, r: r, ctx: t.Context()}).endStream(c.err); err != nil {
 			t.Fatal(err)
 		}

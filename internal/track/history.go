@@ -33,7 +33,7 @@ func (c *call) piece(r *points.Reader, p []points.Point) (int, error) {
 		return 0, interrupted()
 	}
 	if r.Most() >= longSeries {
-		done, err := c.s.histories.take(c.ctx, c.who.User, turnsOfUser)
+		done, err := c.s.histories.take(c.ctx, c.who.User)
 		if err != nil {
 			return 0, err
 		}
@@ -45,7 +45,7 @@ func (c *call) piece(r *points.Reader, p []points.Point) (int, error) {
 // reader is a reader of a series. Long ones are made in a turn: it may have to sort new points.
 func (c *call) reader(id, key string) (*points.Reader, error) {
 	if _, n := c.points.State(id, key); n >= longSeries {
-		done, err := c.s.histories.take(c.ctx, c.who.User, turnsOfUser)
+		done, err := c.s.histories.take(c.ctx, c.who.User)
 		if err != nil {
 			return nil, err
 		}
@@ -74,9 +74,6 @@ func getHistory(c *call) (any, error) {
 	}
 	out, skip, left, more := c.listWriter("metrics"), from, limit, map[string]string{}
 	err = c.pieces(r, func(p []points.Point) (bool, error) {
-		if err := c.s.leads(); err != nil {
-			return false, err
-		}
 		before := min(skip, len(p))
 		p, skip = p[before:], skip-before
 		for _, q := range p[:min(len(p), left)] {
@@ -91,9 +88,6 @@ func getHistory(c *call) (any, error) {
 		left -= len(p)
 		return true, nil
 	})
-	if err == nil && !out.items {
-		err = c.s.leads()
-	}
 	if err == nil {
 		err = out.end(more)
 	}
@@ -128,7 +122,7 @@ func getHistoryBulk(c *call) (any, error) {
 		}
 	}
 	out, left := c.listWriter("metrics"), limit
-	out.keep = true
+	out.alwaysList = true
 	for _, id := range ids {
 		if left <= 0 {
 			break
@@ -138,9 +132,6 @@ func getHistoryBulk(c *call) (any, error) {
 			return nil, err
 		}
 		err = c.pieces(r, func(p []points.Point) (bool, error) {
-			if err := c.s.leads(); err != nil {
-				return false, err
-			}
 			for _, q := range p[:min(int64(len(p)), left)] {
 				if err := out.addPoint(id, key, q); err != nil {
 					return false, err
@@ -199,9 +190,6 @@ func getHistoryInterval(c *call) (any, error) {
 	for _, id := range ids {
 		p, err := c.thin(id, key, thin, in)
 		if err != nil {
-			return nil, err
-		}
-		if err := c.s.leads(); err != nil {
 			return nil, err
 		}
 		for _, q := range p {

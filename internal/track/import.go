@@ -240,5 +240,5 @@ func (c *call) saveForeign(measured []points.Entry) error {
 	if len(measured) == 0 {
 		return nil
 	}
-	return c.keep(measured)
+	return c.logPoints(measured)
 }

@@ -217,7 +217,13 @@ func searchLogged(c *call) (any, error) {
 		models = c.sortLogged(models, orders)
 	}
 	room := maxModelPoints
-	return sendPage(c, s, "models", models, func(m *loggedModel) (any, error) { return c.loggedView(m, &room) })
+	return sendPage(c, s, "models", models, func(m *loggedModel, send func(any) error) error {
+		v, err := c.loggedView(m, &room)
+		if err != nil {
+			return err
+		}
+		return send(v)
+	})
 }
 
 // sortLogged sorts models that are in their default order.

@@ -142,22 +142,22 @@ func (c *call) logMetrics(id string, metrics []metric) error {
 	if err := c.mayModels(metrics); err != nil {
 		return err
 	}
-	return c.keep(entries(r.ID, metrics))
+	return c.logPoints(entries(r.ID, metrics))
 }
 
-// keep makes points durable, if there is room for them.
-func (c *call) keep(entries []points.Entry) error {
+// logPoints makes points durable, if there is room for them.
+func (c *call) logPoints(entries []points.Entry) error {
 	if len(entries) > 0 {
 		if err := c.mayStore(); err != nil {
 			return err
 		}
 	}
-	return c.workspace.keep(entries)
+	return c.appendPoints(entries)
 }
 
-// keep makes points durable. They are where the next server that leads finds them only if this one
+// appendPoints makes points durable. They are where the next server that leads finds them only if this one
 // leads still.
-func (w *workspace) keep(entries []points.Entry) error {
+func (w *workspace) appendPoints(entries []points.Entry) error {
 	if err := w.points.Append(entries); err != nil {
 		return err
 	}

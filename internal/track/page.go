@@ -7,29 +7,19 @@ import (
 	"fmt"
 )
 
-// sendPage answers with a page of what was found, under a name. Each thing is made into JSON and
-// sent in turn: clients that read slowly do not keep whole answers in the server's memory.
-func sendPage[T any](c *call, s *search, name string, found []T, view func(T) (any, error)) (any, error) {
+// sendPage answers with a page of what was found, under a name. each sends one thing as clients see
+// it: those that read slowly do not keep whole answers in the server's memory.
+func sendPage[T any](c *call, s *search, name string, found []T, each func(x T, send func(view any) error) error) (any, error) {
 	found, next := page(found, s.from, s.limit, s.query)
 	out := c.listWriter(name)
 	for _, x := range found {
-		v, err := view(x)
-		if err == nil {
-			err = c.s.leads()
-		}
-		if err == nil {
-			err = out.add(v)
-		}
-		if err != nil {
+		if err := each(x, out.add); err != nil {
 			return nil, err
 		}
 	}
 	more := map[string]string{}
 	if next != "" {
 		more["next_page_token"] = next
-	}
-	if err := c.s.leads(); err != nil {
-		return nil, err
 	}
 	return nil, out.end(more)
 }

@@ -53,9 +53,10 @@ func searchRegistered(c *call) (any, error) {
 	found = slices.DeleteFunc(found, func(m *registered) bool { return !s.meets(m.matches) })
 	slices.SortFunc(found, func(a, b *registered) int { return strings.Compare(a.Name, b.Name) })
 	found = sortBy(found, s.orders, (*registered).rank)
-	return sendPage(c, s, "registered_models", found, func(m *registered) (view any, _ error) {
+	return sendPage(c, s, "registered_models", found, func(m *registered, send func(any) error) error {
+		var view any
 		c.view(func(x *index) { view = registeredView(m, x.versions[m.ID]) })
-		return view, nil
+		return send(view)
 	})
 }
 
@@ -137,5 +138,5 @@ func searchVersions(c *call) (any, error) {
 		s.orders = []order{{key: "last_updated_timestamp", desc: true}}
 	}
 	found = sortBy(found, s.orders, modelVersion.rank)
-	return sendPage(c, s, "model_versions", found, func(x modelVersion) (any, error) { return versionView(x.m, x.v), nil })
+	return sendPage(c, s, "model_versions", found, func(x modelVersion, send func(any) error) error { return send(versionView(x.m, x.v)) })
 }

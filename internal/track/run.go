@@ -210,12 +210,6 @@ func (c *call) runInfo(r *run) runInfo {
 }
 
 func (c *call) runAnswer(r *run) (any, error) {
-	if r.Apart > 0 { // it may have 20 MiB, for as long as the client takes to read them
-		var err error
-		if c.after, err = c.s.texts.take(c.ctx, c.who.User, turnsOfUser); err != nil {
-			return nil, err
-		}
-	}
 	v, err := c.runView(r)
 	return map[string]any{"run": v}, err
 }
@@ -246,6 +240,9 @@ func getRun(c *call) (any, error) {
 	}
 	r, err := c.runOf(id)
 	if err != nil {
+		return nil, err
+	}
+	if c.after, err = c.turnFor(r); err != nil {
 		return nil, err
 	}
 	return c.runAnswer(r)

@@ -68,13 +68,25 @@ func TestLongDatasetsWaitTheirTurn(t *testing.T) {
 	s := start(t, t.TempDir())
 	run := s.newRun("0", nil)
 	s.must("POST", "runs/log-inputs", obj{"run_id": run, "datasets": []obj{{"dataset": obj{"name": "d", "digest": "1", "source_type": "local", "source": "here", "profile": strings.Repeat("p", 1<<20)}}}})
+	for _, call := range []struct{ method, path, body string }{
+		{"GET", "runs/get?run_id=" + run, ""},
+		{"POST", "runs/search", `{"experiment_ids": ["0"]}`},
+	} {
+		s.longDatasetsWait(run, call.method, call.path, call.body)
+	}
+}
+
+func (s *server) longDatasetsWait(run, method, path, body string) {
+	s.t.Helper()
+	t := s.t
 	const readers, turns = 12, 4
 	began, read, ended := make(chan struct{}, readers), make(chan struct{}), make(chan struct{}, readers)
 	ctx, leave := context.WithCancel(t.Context())
 	for range readers {
 		go func() {
 			defer func() { ended <- struct{}{} }()
-			r := httptest.NewRequestWithContext(ctx, "GET", "http://h/api/2.0/mlflow/runs/get?run_id="+run, nil)
+			r := httptest.NewRequestWithContext(ctx, method, "http://h/api/2.0/mlflow/"+path, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
 			s.s.Serve(&stopped{httptest.NewRecorder(), began, read}, r, s.ws, s.who, r.URL.EscapedPath())
 		}()
 	}
@@ -96,7 +108,7 @@ func TestLongDatasetsWaitTheirTurn(t *testing.T) {
 		}
 	}
 	if more > 0 {
-		t.Errorf("%d answers were sent at a time, not %d", turns+more, turns)
+		t.Errorf("%s: %d answers were sent at a time, not %d", path, turns+more, turns)
 	}
 	close(read)
 	for range turns + more {
@@ -111,7 +123,7 @@ type stopped struct {
 }
 
 func (w *stopped) Write(p []byte) (int, error) {
-	if len(p) < 1<<20 {
+	if len(p) < 1<<19 {
 		return w.ResponseWriter.Write(p)
 	}
 	w.began <- struct{}{}

@@ -82,7 +82,7 @@ const drawingsOfUser = 1
 // series once to pick them, once more for peaks, and before that until it knows the steps of the
 // cuts: twice if the series has fewer than 20 million steps, eight times at most.
 func (c *call) feedBySteps(r *points.Reader, t thinning, got feeding, in func(points.Point) bool) error {
-	done, err := c.s.drawings.take(c.ctx, c.who.User, drawingsOfUser)
+	done, err := c.s.drawings.take(c.ctx, c.who.User)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func TestThinnedSeries(t *testing.T) {
 				return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Timestamp, b.Timestamp), cmp.Compare(a.Value, b.Value))
 			})
 			all = slices.CompactFunc(all, samePoint)
-			c := &call{workspace: &workspace{points: set, s: &Service{}}, ctx: t.Context()}
+			c := &call{workspace: &workspace{points: set, s: New(Options{})}, ctx: t.Context()}
 			for what, in := range map[string]func(points.Point) bool{"all": nil, "some": func(p points.Point) bool { return p.Step%2 == 0 && p.Step < total/2 }} {
 				want := all
 				if in != nil {
@@ -111,7 +111,7 @@ func TestDrawingsTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &Service{}
+	s := New(Options{})
 	var drawing, asked atomic.Int32
 	var group sync.WaitGroup
 	for range 8 {
@@ -123,7 +123,7 @@ func TestDrawingsTakeTurns(t *testing.T) {
 					if drawing.Add(1) > drawingsOfUser {
 						t.Error("several charts are made at a time")
 					}
-					if len(s.drawings.of["ada"]) != drawingsOfUser {
+					if len(s.drawings.of["ada"].taken) != drawingsOfUser {
 						t.Error("a chart is made without a turn")
 					}
 				} else if n == 9 { // the third ends
@@ -138,7 +138,7 @@ func TestDrawingsTakeTurns(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := len(s.drawings.of["ada"]); n != 0 || asked.Load() != 8*9 {
-		t.Errorf("%d turns are left, %d points were read", n, asked.Load())
+	if n := len(s.drawings.of); n != 0 || asked.Load() != 8*9 {
+		t.Errorf("%d users have turns, %d points were read", n, asked.Load())
 	}
 }

@@ -59,7 +59,12 @@ type Service struct {
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
-func New(o Options) *Service { return &Service{Options: o, spaces: map[string]*workspace{}} }
+func New(o Options) *Service {
+	return &Service{
+		Options: o, spaces: map[string]*workspace{},
+		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, texts: turns{most: turnsOfUser},
+	}
+}
 
 // Close closes the files of all workspaces.
 func (s *Service) Close() error {

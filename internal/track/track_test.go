@@ -288,7 +288,11 @@ func TestLeaderInDoubtDoesNotAnswer(t *testing.T) {
 	certain := 0 // how often it leads for certain
 	s.s.Leads = func() bool { certain--; return certain >= 0 }
 	for certainly := range 2 {
-		for _, path := range []string{"runs/get?run_id=" + id.(string), "metrics/get-history?metric_key=m&run_id=" + id.(string), "experiments/get?experiment_id=0"} {
+		for _, path := range []string{
+			"runs/get?run_id=" + id.(string), "metrics/get-history?metric_key=m&run_id=" + id.(string), "experiments/get?experiment_id=0",
+			"metrics/get-history-bulk?metric_key=m&run_id=" + id.(string), "metrics/get-history-bulk?metric_key=none&run_id=" + id.(string),
+			"metrics/get-history-bulk-interval?metric_key=none&run_ids=" + id.(string), "experiments/search?max_results=1", "registered-models/search",
+		} {
 			certain = certainly
 			if code, m := s.do("GET", path, nil); code != http.StatusServiceUnavailable {
 				t.Errorf("GET %s of one that leads %d times: %d %v", path, certainly, code, m)
