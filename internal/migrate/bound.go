@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -43,15 +44,22 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
+// The ends of sentences about what a source sends.
+const (
+	checkSource = "check that --from is an MLflow server"
+	makeLess    = "delete what is not needed there, then import again"
+	copyFiles   = "copy its files by hand"
+)
+
 // strange says that an answer is not one of MLflow.
 func (s *server) strange(path string, err error) error {
-	return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is not as MLflow's: %s", s.base, path, clip(err.Error()))
+	return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is not as MLflow's: %s; "+checkSource, s.base, path, clip(err.Error()))
 }
 
 // checkName refuses a name that no thing of MLflow has.
 func checkName(name string) error {
 	if len(name) > maxName {
-		return berth.Errorf(berth.Invalid, "its id, name or path has %d bytes; at most %d are imported", len(name), maxName)
+		return berth.Errorf(berth.Invalid, "its id, name or path has %d bytes; at most %d are imported: rename it there, or copy it by hand", len(name), maxName)
 	}
 	return nil
 }
@@ -73,8 +81,13 @@ func (p *pages) decode(raw json.RawMessage, out ...any) error {
 	if !p.whole {
 		p.elements = 0
 	}
-	if p.elements += 1 + elements(raw); p.elements > maxElements {
+	p.elements += 1 + elements(raw)
+	switch {
+	case p.elements <= maxElements:
+	case p.whole:
 		return p.tooMany()
+	default:
+		return &tooLong{berth.Errorf(berth.Invalid, "its lists have more than %d elements; copy it by hand", maxElements)}
 	}
 	for _, to := range out {
 		if err := json.Unmarshal(raw, to); err != nil {
@@ -85,7 +98,31 @@ func (p *pages) decode(raw json.RawMessage, out ...any) error {
 }
 
 func (p *pages) tooMany() error {
-	return berth.Errorf(berth.Invalid, "the list of %s has more than %d elements, with the lists inside of them", p.of, maxElements)
+	return &tooLong{berth.Errorf(berth.Invalid, "the list of %s has more than %d elements, with the lists inside of them; "+makeLess, p.of, maxElements)}
+}
+
+// tooLong is an answer that is one of MLflow, and is beyond a limit.
+type tooLong struct{ error }
+
+func (t *tooLong) Unwrap() error { return t.error }
+
+// isTooLong reports whether an error has a sentence of its own about a limit.
+func isTooLong(err error) bool {
+	var long *tooLong
+	return errors.As(err, &long)
+}
+
+// nameOf is what people call an element of a list that is not decoded.
+func nameOf(raw json.RawMessage) string {
+	var v struct {
+		Name string `json:"name"`
+		Info struct {
+			Run   string `json:"run_id"`
+			Model string `json:"model_id"`
+		} `json:"info"`
+	}
+	_ = json.Unmarshal(raw, &v) // it may be anything
+	return cmp.Or(v.Info.Run, v.Info.Model, v.Name)
 }
 
 // elements is how many elements the lists in valid JSON have, and how many lists there are.
@@ -123,7 +160,7 @@ func (p *pages) more(token string, things int, size int64) (bool, error) {
 		p.empty = 0
 	}
 	if p.whole && p.size > maxList {
-		return false, berth.Errorf(berth.Invalid, "the list of %s has more than %d MiB", p.of, maxList>>20)
+		return false, berth.Errorf(berth.Invalid, "the list of %s has more than %d MiB; "+makeLess, p.of, maxList>>20)
 	}
 	if token == "" {
 		return false, nil
@@ -132,11 +169,11 @@ func (p *pages) more(token string, things int, size int64) (bool, error) {
 	key := [16]byte(h[:])
 	switch {
 	case p.seen[key]:
-		return false, berth.Errorf(berth.Invalid, "the list of %s does not end: page %d has the token of an earlier page", p.of, p.n)
+		return false, berth.Errorf(berth.Invalid, "the list of %s does not end: page %d has the token of an earlier page; "+checkSource, p.of, p.n)
 	case p.empty == maxEmpty:
-		return false, berth.Errorf(berth.Invalid, "the list of %s does not end: %d pages in a row have nothing", p.of, maxEmpty)
+		return false, berth.Errorf(berth.Invalid, "the list of %s does not end: %d pages in a row have nothing; "+checkSource, p.of, maxEmpty)
 	case p.n == maxPages:
-		return false, berth.Errorf(berth.Invalid, "the list of %s has more than %d pages", p.of, maxPages)
+		return false, berth.Errorf(berth.Invalid, "the list of %s has more than %d pages; "+makeLess, p.of, maxPages)
 	}
 	if p.seen == nil {
 		p.seen = map[[16]byte]bool{}
@@ -168,9 +205,9 @@ type answer struct {
 func (a *answer) Read(b []byte) (int, error) {
 	switch {
 	case a.n > a.most:
-		return 0, berth.Errorf(berth.Invalid, "it has more than %d MiB", a.most>>20)
+		return 0, &tooLong{berth.Errorf(berth.Invalid, "it has more than %d MiB; "+makeLess, a.most>>20)}
 	case a.value > 0 && a.n-a.done > a.value: // a decoder reads only until it has an element
-		return 0, berth.Errorf(berth.Invalid, "one of its elements has more than %d bytes", a.value)
+		return 0, &tooLong{berth.Errorf(berth.Invalid, "one of its elements has more than %d bytes; "+checkSource, a.value)}
 	}
 	n, err := a.body.Read(b)
 	a.n += int64(n)
@@ -266,7 +303,7 @@ func (b *body) Read(to []byte) (int, error) {
 	if late := b.s.silent(b.ctx, "with "+b.what, err); late != err {
 		return n, late
 	}
-	return n, berth.Errorf(berth.Unavailable, "reading %s from the MLflow server %s: %w", clip(b.what), b.s.base, err)
+	return n, berth.Errorf(berth.Unavailable, "reading %s from the MLflow server %s: %w; import again to go on", clip(b.what), b.s.base, err)
 }
 
 func (b *body) Close() error {

@@ -88,18 +88,19 @@ func TestSourceWithoutEnd(t *testing.T) {
 		says   string // of what is left
 		runs   int
 	}{
-		"runs in one answer":  {"runs/search", endless(`{"runs": ["`, "x"), "runs of experiment e: the response of .* is not as MLflow's: it has more than 128 MiB", 0},
+		"runs in one answer":  {"runs/search", endless(`{"runs": ["`, "x"), "runs of experiment e: the response of .* is too long: it has more than 128 MiB; delete what is not needed there", 0},
 		"spaces":              {"runs/search", endless(``, " "), "it has more than 128 MiB", 0},
 		"an error":            {"runs/search", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("", "x")(w, r) }, "answered 500", 0},
-		"the same page":       {"runs/search", says(obj{"next_page_token": "t"}), "runs of experiment e: the list of runs does not end: page 2 has the token of an earlier page", 0},
+		"the same page":       {"runs/search", says(obj{"next_page_token": "t"}), "runs of experiment e: the list of runs does not end: page 2 has the token of an earlier page; check that --from is an MLflow server", 0},
 		"the same points":     {"metrics/get-history", says(obj{"metrics": []obj{{"key": "m", "value": 1, "timestamp": 1}}, "next_page_token": "t"}), "points of metric m of run " + aRun + ": the list of points does not end", 1},
 		"the same versions":   {"model-versions/search", says(obj{"model_versions": []obj{{"version": "1", "source": "s3://b/x"}}, "next_page_token": "t"}), "model M: the list of versions does not end", 1},
 		"the same models":     {"registered-models/search", says(obj{"registered_models": []obj{{"name": "M"}}, "next_page_token": "t"}), "registered models: the list of registered models does not end", 1},
 		"pages with nothing":  {"logged-models/search", nil, "logged models of experiment e: the list of models does not end: 100 pages in a row have nothing", 1},
-		"folders in folders":  {"artifacts/list", nil, "files of run " + aRun + ": the folder \"a/a", 1},
+		"folders in folders":  {"artifacts/list", nil, "files of run " + aRun + ": the folder \"a/a.* is more than 100 folders deep; copy its files by hand", 1},
 		"a longer file":       {"get-artifact", endless("", "x"), "file f of run " + aRun + ": it has more bytes than the 3 that the MLflow server has listed", 1},
 		"a name without end":  {"runs/search", says(obj{"runs": []obj{{"info": obj{"run_id": strings.Repeat("r", 1<<20)}}}}), "run rrr", 0},
-		"a number of a point": {"metrics/get-history", says(obj{"metrics": []any{json.Number(strings.Repeat("1", 1<<20))}}), "points of metric m", 1},
+		"a number of a point": {"metrics/get-history", says(obj{"metrics": []any{json.Number(strings.Repeat("1", 1<<20))}}), "points of metric m.* is not as MLflow's: .*; check that --from is an MLflow server", 1},
+		"a run of lists":      {"runs/search", says(obj{"runs": []obj{{"info": obj{"run_id": aRun}, "outputs": obj{"model_outputs": make([]int, 1_000_001)}}}}), "run " + aRun + ": its lists have more than 1000000 elements; copy it by hand", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			switch next := fresh(); c.call {

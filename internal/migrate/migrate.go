@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -152,6 +153,7 @@ func (r *Run) owner() Owner { return Owner{Run: r.Info.ID, folder: r.folder} }
 
 func (m *LoggedModel) owner() Owner { return Owner{Model: m.Info.ID, folder: m.folder} }
 
-func (e *Experiment) fail(err error)  { e.Err = err }
-func (r *Run) fail(err error)         { r.Err = err }
-func (m *LoggedModel) fail(err error) { m.Err = err }
+// fail says that an element could not be decoded whole. name is what people call it.
+func (e *Experiment) fail(name string, err error) { e.Name, e.Err = cmp.Or(e.Name, name), err }
+func (r *Run) fail(id string, err error)          { r.Info.ID, r.Err = cmp.Or(r.Info.ID, id), err }
+func (m *LoggedModel) fail(id string, err error)  { m.Info.ID, m.Err = cmp.Or(m.Info.ID, id), err }

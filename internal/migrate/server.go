@@ -31,7 +31,7 @@ type server struct {
 func Server(address, token string, patience time.Duration) (Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server", address)
+		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server; use one like http://mlflow:5000", address)
 	}
 	through := http.DefaultTransport.(*http.Transport).Clone()
 	through.MaxResponseHeaderBytes = 64 << 10
@@ -45,7 +45,7 @@ func Server(address, token string, patience time.Duration) (Source, error) {
 // not what this machine can reach.
 func sameHost(r *http.Request, via []*http.Request) error {
 	if from := via[0].URL; r.URL.Hostname() != from.Hostname() || from.Scheme == "https" && r.URL.Scheme != "https" || len(via) > 5 {
-		return berth.Errorf(berth.Invalid, "it redirects to %.500s, which is not followed", r.URL.Redacted())
+		return berth.Errorf(berth.Invalid, "it redirects to %.500s, which is not followed; give the address of the server itself with --from", r.URL.Redacted())
 	}
 	return nil
 }
@@ -159,10 +159,12 @@ func (s *server) unread(ctx context.Context, path string, err error) error {
 	switch {
 	case err == nil, berth.CodeOf(err) == berth.Unavailable:
 		return err
+	case isTooLong(err):
+		return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is too long: %w", s.base, path, err)
 	case errors.As(err, &syntax), errors.As(err, &kind), berth.CodeOf(err) == berth.Invalid:
 		return s.strange(path, err)
 	}
-	return s.silent(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err))
+	return s.silent(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w; import again to go on", s.base, path, err))
 }
 
 // pages calls each with the things on the pages of a search. A page is read to its end before: an
@@ -186,15 +188,18 @@ func (s *server) pages(ctx context.Context, p *pages, path string, in map[string
 // items decodes the things of a page. One that cannot be decoded has what could.
 func items[T any, P interface {
 	*T
-	fail(err error)
+	fail(name string, err error)
 }](p *pages, list []json.RawMessage, each func(P) error) error {
 	for _, b := range list {
 		t := P(new(T))
 		if err := p.decode(b, t); err != nil {
-			if p.elements > maxElements && p.whole {
+			switch {
+			case !isTooLong(err):
+				err = berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %s; "+checkSource, clip(err.Error()))
+			case p.whole:
 				return err
 			}
-			t.fail(berth.Errorf(berth.Invalid, "the answer of the server is not as MLflow's: %s", clip(err.Error())))
+			t.fail(nameOf(b), err)
 		}
 		if err := each(t); err != nil {
 			return err
@@ -316,7 +321,10 @@ func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*
 	var more struct {
 		Aliases []struct{ Alias, Version string } `json:"aliases"`
 	}
-	if err := list.decode(raw, m, &more); err != nil {
+	if err := list.decode(raw, m, &more); isTooLong(err) {
+		m.Name = nameOf(raw)
+		return m, err
+	} else if err != nil {
 		return m, s.strange("registered-models/search", err)
 	}
 	for _, a := range more.Aliases {
@@ -334,11 +342,13 @@ func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*
 				Version
 				Text string `json:"version"`
 			}
-			if err := p.decode(raw, &v); err != nil {
+			if err := p.decode(raw, &v); isTooLong(err) {
+				return m, err
+			} else if err != nil {
 				return m, s.strange("model-versions/search", err)
 			}
 			if v.Number, v.Err = strconv.Atoi(v.Text); v.Err != nil {
-				v.Err = berth.Errorf(berth.Invalid, "%.100q is not the number of a version", v.Text)
+				v.Err = berth.Errorf(berth.Invalid, "%.100q is not the number of a version; "+checkSource, v.Text)
 			}
 			m.Versions = append(m.Versions, v.Version)
 		}
@@ -368,7 +378,7 @@ func (s *server) Files(ctx context.Context, of Owner) ([]File, error) {
 				return err
 			}
 			if out = append(out, f); len(out) > maxEntries {
-				return berth.Errorf(berth.Invalid, "the folder %.500q has more than %d files and folders", folder, maxEntries)
+				return &tooLong{berth.Errorf(berth.Invalid, "the folder %.500q has more than %d files and folders; "+copyFiles, folder, maxEntries)}
 			}
 			return nil
 		})
@@ -404,8 +414,13 @@ func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 	todo := []string{""} // those that were listed stay
 	for i := 0; i < len(todo); i++ {
 		folder := todo[i]
-		if len(out)+len(todo) > maxEntries || size > maxPaths || strings.Count(folder, "/") > maxDepth {
-			return nil, berth.Errorf(berth.Invalid, "the folder %.500q has more than %d files and folders, or folders more than %d deep", folder, maxEntries, maxDepth)
+		switch {
+		case len(out)+len(todo) > maxEntries:
+			return nil, berth.Errorf(berth.Invalid, "there are more than %d files and folders; "+copyFiles, maxEntries)
+		case size > maxPaths:
+			return nil, berth.Errorf(berth.Invalid, "the paths of the files have more than %d MiB; "+copyFiles, maxPaths>>20)
+		case strings.Count(folder, "/") > maxDepth:
+			return nil, berth.Errorf(berth.Invalid, "the folder %.500q is more than %d folders deep; "+copyFiles, folder, maxDepth)
 		}
 		entries, err := list(folder)
 		if err != nil {
@@ -413,7 +428,7 @@ func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 		}
 		for _, e := range entries {
 			if folder != "" && !strings.HasPrefix(e.Path, folder+"/") || e.Path == "" {
-				return nil, berth.Errorf(berth.Invalid, "the list of folder %.500q has %.500q, which is not in it", folder, e.Path)
+				return nil, berth.Errorf(berth.Invalid, "the list of folder %.500q has %.500q, which is not in it; "+copyFiles, folder, e.Path)
 			}
 			size += len(e.Path)
 			if e.Dir {
