@@ -51,8 +51,8 @@ const (
 	copyFiles   = "copy its files by hand"
 )
 
-// strange says that an answer is not one of MLflow.
-func (s *server) strange(path string, err error) error {
+// notMLflow says that an answer is not one of MLflow.
+func (s *server) notMLflow(path string, err error) error {
 	return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is not as MLflow's: %s; "+checkSource, s.base, path, clip(err.Error()))
 }
 
@@ -182,15 +182,15 @@ func (p *pages) more(token string, things int, size int64) (bool, error) {
 	return true, nil
 }
 
-// errSilent is the cause of a request that took too long.
-var errSilent = errors.New("it did not finish in time")
+// errTimeout is the cause of a request that took too long.
+var errTimeout = errors.New("it did not finish in time")
 
-// silent says that the server took too long, if it did, and is err otherwise.
-func (s *server) silent(ctx context.Context, path string, err error) error {
-	if err == nil || context.Cause(ctx) != errSilent {
+// timeoutOr says that the server took too long, if it did, and is err otherwise.
+func (s *server) timeoutOr(ctx context.Context, path string, err error) error {
+	if err == nil || context.Cause(ctx) != errTimeout {
 		return err
 	}
-	return berth.Errorf(berth.Unavailable, "the MLflow server %s took more than %s to answer %s: %w; import again to go on", s.base, s.patience, clip(path), errSilent)
+	return berth.Errorf(berth.Unavailable, "the MLflow server %s took more than %s to answer %s: %w; import again to go on", s.base, s.patience, clip(path), errTimeout)
 }
 
 // answer is what a server sends, up to a number of bytes.
@@ -290,7 +290,7 @@ type body struct {
 }
 
 func (b *body) Read(to []byte) (int, error) {
-	timer, begun := time.AfterFunc(b.left, func() { b.end(errSilent) }), time.Now()
+	timer, begun := time.AfterFunc(b.left, func() { b.end(errTimeout) }), time.Now()
 	n, err := b.from.Read(to)
 	timer.Stop()
 	b.left -= time.Since(begun) // and not while others take what came
@@ -300,7 +300,7 @@ func (b *body) Read(to []byte) (int, error) {
 	if err == nil || err == io.EOF {
 		return n, err
 	}
-	if late := b.s.silent(b.ctx, "with "+b.what, err); late != err {
+	if late := b.s.timeoutOr(b.ctx, "with "+b.what, err); late != err {
 		return n, late
 	}
 	return n, berth.Errorf(berth.Unavailable, "reading %s from the MLflow server %s: %w; import again to go on", clip(b.what), b.s.base, err)
@@ -311,15 +311,15 @@ func (b *body) Close() error {
 	return b.from.Close()
 }
 
-// remote is a file that a server sends. It has as many bytes as its list says.
-type remote struct {
+// remoteFile is a file that a server sends. It has as many bytes as its list says.
+type remoteFile struct {
 	*body
 	name string
 	size int64 // unlisted where the list has none
 	n    int64
 }
 
-func (f *remote) Read(b []byte) (int, error) {
+func (f *remoteFile) Read(b []byte) (int, error) {
 	n, err := f.body.Read(b)
 	f.n += int64(n)
 	switch {

@@ -407,7 +407,7 @@ func (c *copier) put(ctx context.Context, name string, of Owner, f File) (int64,
 	var lost atomic.Pointer[error]
 	var n atomic.Int64
 	err := c.to.PutArtifact(ctx, name, func() (io.ReadCloser, error) {
-		if err := lost.Load(); err != nil && (leaves(*err) || errors.Is(*err, errSilent)) {
+		if err := lost.Load(); err != nil && (leaves(*err) || errors.Is(*err, errTimeout)) {
 			return nil, *err
 		}
 		lost.Store(nil)

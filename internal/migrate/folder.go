@@ -154,11 +154,11 @@ func (f *folder) pairs(dir string, left *[]error) (out []Pair, err error) {
 		out = append(out, Pair{name, string(b)})
 		return err
 	})
-	return out, keep(err, left)
+	return out, addLeft(err, left)
 }
 
-// keep adds an error about a folder that is none to left, and returns other errors.
-func keep(err error, left *[]error) error {
+// addLeft adds errors of code Invalid to left and returns all others.
+func addLeft(err error, left *[]error) error {
 	if berth.CodeOf(err) != berth.Invalid {
 		return err
 	}
@@ -299,7 +299,7 @@ func (f *folder) run(dir string) (*Run, error) {
 		r.Data.Metrics = append(r.Data.Metrics, Metric{Key: name, Step: size})
 		return nil
 	})
-	return r, keep(err, &r.Left)
+	return r, addLeft(err, &r.Left)
 }
 
 // History reads lines of timestamp, value and step.

@@ -137,11 +137,11 @@ func (s *server) page(ctx context.Context, p *pages, method, path string, in any
 
 // whole reads an answer with a list that is held. each decodes an element.
 func (s *server) whole(ctx context.Context, key, method, path string, in any, each func(*json.Decoder) error) (size int64, token string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errTimeout)
 	defer cancel()
 	resp, err := s.send(ctx, method, api+path, in)
 	if err != nil {
-		return 0, "", s.silent(ctx, path, err)
+		return 0, "", s.timeoutOr(ctx, path, err)
 	}
 	defer resp.Body.Close()
 	a := &answer{body: resp.Body, most: maxAnswer}
@@ -162,9 +162,9 @@ func (s *server) unread(ctx context.Context, path string, err error) error {
 	case isTooLong(err):
 		return berth.Errorf(berth.Invalid, "the response of the MLflow server %s to %s is too long: %w", s.base, path, err)
 	case errors.As(err, &syntax), errors.As(err, &kind), berth.CodeOf(err) == berth.Invalid:
-		return s.strange(path, err)
+		return s.notMLflow(path, err)
 	}
-	return s.silent(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w; import again to go on", s.base, path, err))
+	return s.timeoutOr(ctx, path, berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w; import again to go on", s.base, path, err))
 }
 
 // pages calls each with the things on the pages of a search. A page is read to its end before: an
@@ -325,7 +325,7 @@ func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*
 		m.Name = nameOf(raw)
 		return m, err
 	} else if err != nil {
-		return m, s.strange("registered-models/search", err)
+		return m, s.notMLflow("registered-models/search", err)
 	}
 	for _, a := range more.Aliases {
 		m.Aliases[a.Alias] = a.Version
@@ -345,7 +345,7 @@ func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*
 			if err := p.decode(raw, &v); isTooLong(err) {
 				return m, err
 			} else if err != nil {
-				return m, s.strange("model-versions/search", err)
+				return m, s.notMLflow("model-versions/search", err)
 			}
 			if v.Number, v.Err = strconv.Atoi(v.Text); v.Err != nil {
 				v.Err = berth.Errorf(berth.Invalid, "%.100q is not the number of a version; "+checkSource, v.Text)
@@ -450,17 +450,17 @@ func (s *server) Open(ctx context.Context, of Owner, file File) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	return &remote{body: b, name: file.Path, size: file.Size}, nil
+	return &remoteFile{body: b, name: file.Path, size: file.Size}, nil
 }
 
 // open asks for something that is read while it comes. what names it in errors.
 func (s *server) open(ctx context.Context, path, what string) (*body, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(s.patience, func() { end(errSilent) })
+	timer := time.AfterFunc(s.patience, func() { end(errTimeout) })
 	resp, err := s.send(ctx, http.MethodGet, path, nil) //nolint:bodyclose // closed with the body
 	timer.Stop()
 	if err != nil {
-		err = s.silent(ctx, path, err)
+		err = s.timeoutOr(ctx, path, err)
 		end(err)
 		return nil, err
 	}
