@@ -155,6 +155,7 @@ func TestSilentSource(t *testing.T) {
 		"no answer":       {"experiments/search": quiet("")},
 		"half an answer":  {"runs/search": quiet(`{"runs": [`)},
 		"no file":         {"artifacts/list": says(obj{"files": []obj{{"path": "f", "file_size": 3}}}), "get-artifact": quiet("")},
+		"half a history":  {"metrics/get-history": quiet(`{"metrics": [{"key": "m"}`)},
 		"half a file":     {"artifacts/list": says(obj{"files": []obj{{"path": "f", "file_size": 3}}}), "get-artifact": quiet("x")},
 		"an error's text": {"runs/search": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); quiet("x")(w, r) }},
 	} {

@@ -235,7 +235,7 @@ func (s *server) History(ctx context.Context, run *Run, key string, each func([]
 	p := &pages{of: "points"}
 	q := url.Values{"run_id": {run.Info.ID}, "metric_key": {key}, "max_results": {strconv.Itoa(heldPoints)}}
 	for {
-		n, size, token, err := s.points(ctx, "metrics/get-history?"+q.Encode(), each)
+		n, size, token, err := s.points(ctx, "metrics/get-history?"+q.Encode(), key, each)
 		if err != nil {
 			return err
 		}
@@ -248,8 +248,8 @@ func (s *server) History(ctx context.Context, run *Run, key string, each func([]
 
 // points calls each with the points of an answer while it is read: servers that do not page send
 // all points of a metric in one. It returns how many there are, and the size of the answer.
-func (s *server) points(ctx context.Context, path string, each func([]Metric) error) (n int, size int64, token string, err error) {
-	b, err := s.open(ctx, api+path, "the answer to "+path)
+func (s *server) points(ctx context.Context, path, key string, each func([]Metric) error) (n int, size int64, token string, err error) {
+	b, err := s.open(ctx, api+path, "points of metric "+key)
 	if err != nil {
 		return 0, 0, "", err
 	}
@@ -274,10 +274,11 @@ func (s *server) points(ctx context.Context, path string, each func([]Metric) er
 	if refusal != nil {
 		return n, a.n, "", refusal
 	}
-	if err := each(held); err != nil { // also those before an error
-		return n, a.n, "", err
+	err = s.unread(b.ctx, path, err)
+	if refusal := each(held); refusal != nil && (err == nil || leaves(err)) { // also of points before an error
+		err = refusal
 	}
-	return n, a.n, token, s.unread(b.ctx, path, err)
+	return n, a.n, token, err
 }
 
 func (s *server) LoggedModels(ctx context.Context, experiment string, each func(*LoggedModel) error) error {
