@@ -62,6 +62,10 @@ func (w Workspace) ID() string {
 // Key is the form of the id that the store and comparisons use: lower case.
 func (w Workspace) Key() string { return strings.ToLower(w.ID()) }
 
+// NoRunLinks is the environment variable that keeps MLflow clients from printing links to MLflow's
+// own web page, which this server does not have.
+const NoRunLinks = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+
 // TrackingRoot is the path under which the MLflow servers of all workspaces are.
 const TrackingRoot = "/mlflow/"
 

@@ -225,6 +225,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.tracking.track(w, r)
 		return
 	}
+	if isMLflow(r.URL.Path) {
+		s.tracking.fail(w, errNoWorkspace)
+		return
+	}
 	if first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); strings.EqualFold(first, "subscriptions") {
 		s.subscriptions.ServeHTTP(w, r)
 		return

@@ -33,6 +33,18 @@ type trackingService struct {
 
 var errNoTrackingToken = berth.Errorf(berth.Unauthenticated, "no token was sent; `berth tracking-uri --export` prints what an MLflow client needs: MLFLOW_TRACKING_TOKEN is the token")
 
+// errNoWorkspace answers clients that use the server's own address as that of an MLflow server.
+var errNoWorkspace = berth.Errorf(berth.NotFound, "each workspace is an MLflow server of its own: use the address that `berth tracking-uri` prints")
+
+// isMLflow says whether a path is one of MLflow's API without a workspace before it.
+func isMLflow(path string) bool {
+	rest, ok := strings.CutPrefix(path, "/ajax-api/")
+	if !ok {
+		rest, ok = strings.CutPrefix(path, "/api/")
+	}
+	return ok && (strings.HasPrefix(rest, "2.0/mlflow") || strings.HasPrefix(rest, "3.0/mlflow"))
+}
+
 // track serves everything below berth.TrackingRoot:
 // /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. It does not go through the mux,
 // which would clean the paths of artifacts. Who asks is found out before anything else, and every
@@ -77,14 +89,23 @@ func (s *trackingService) serve(w http.ResponseWriter, r *http.Request, who trac
 		s.fail(w, err)
 		return
 	}
-	if who.Job == "" { // a job that runs goes on, whatever it stores
-		who.Full = func(ctx context.Context) error {
-			room, err := s.front.quota.Room(ctx, ws.Key())
-			if err != nil {
-				return err
-			}
-			return room.Full(ws.Name)
+	fits := func(ctx context.Context, more int64) error {
+		if who.Job != "" { // a job that runs goes on, whatever it stores
+			return nil
 		}
+		room, err := s.front.quota.Room(ctx, ws.Key())
+		if err != nil {
+			return err
+		}
+		room.Used += more
+		return room.Full(ws.Name)
+	}
+	who.Full = func(ctx context.Context) error { return fits(ctx, 0) }
+	who.Check = func(ctx context.Context, bytes int64) error {
+		if err := s.authority.CheckHolder(ctx, who.Holder, time.Now()); err != nil {
+			return err
+		}
+		return fits(ctx, bytes)
 	}
 	if track.Streams(path) {
 		if err := s.stream(w, r, found.tracking, who, path); err != nil {

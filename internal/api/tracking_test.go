@@ -39,3 +39,15 @@ func TestTrackingTokenIsOfOneJob(t *testing.T) {
 	again(false)
 	get(401)
 }
+
+// TestMLflowWithoutWorkspace: the server's own address is not that of an MLflow server, and says
+// which is, as MLflow's clients show it.
+func TestMLflowWithoutWorkspace(t *testing.T) {
+	x := open(t)
+	for _, path := range []string{"/api/2.0/mlflow/experiments/search", "/ajax-api/3.0/mlflow/traces", "/api/2.0/mlflow-artifacts/artifacts"} {
+		x.as("", "POST", path, map[string]any{}).want(404).is("error_code", "RESOURCE_DOES_NOT_EXIST").
+			is("message", "each workspace is an MLflow server of its own: use the address that `berth tracking-uri` prints")
+	}
+	x.do("GET", "/mlflow/v1.0"+workspace.ID(), nil).want(404).is("message", "There is no web page here: use `berth runs` and `berth metrics RUN`. The API is under /api/2.0/mlflow")
+	x.do("GET", "/api/2.0/other", nil).want(404).is("error.code", "ResourceNotFound")
+}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
 )
 
 // trackingEnv is what `berth tracking-uri -o json` prints.
@@ -68,7 +70,7 @@ func (s *session) trackingEnv(cmd *cobra.Command) (*trackingEnv, error) {
 	if c.Local() { // the client reads the file again for each connection: the one certificate is enough
 		e.CA = filepath.Join(s.cfg.Home, "tls", "ca.pem")
 	}
-	e.Env = map[string]string{"MLFLOW_TRACKING_URI": e.URI, "MLFLOW_TRACKING_TOKEN": e.Token}
+	e.Env = map[string]string{"MLFLOW_TRACKING_URI": e.URI, "MLFLOW_TRACKING_TOKEN": e.Token, berth.NoRunLinks: "true"}
 	if e.CA != "" {
 		e.Env["MLFLOW_TRACKING_SERVER_CERT_PATH"] = e.CA
 	}

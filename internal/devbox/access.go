@@ -53,6 +53,7 @@ func (k *keeper) access(v *view, vars map[string]string) error {
 		"AZURE_SUBSCRIPTION_ID":           at.Subscription, "AZURE_RESOURCE_GROUP": at.Group,
 		"REQUESTS_CA_BUNDLE": ca, "SSL_CERT_FILE": ca,
 		"MLFLOW_TRACKING_URI": a.URL + at.TrackingPath(), "MLFLOW_TRACKING_TOKEN": a.Token, "MLFLOW_TRACKING_SERVER_CERT_PATH": ca,
+		berth.NoRunLinks: "true",
 	} {
 		vars[name] = value
 	}

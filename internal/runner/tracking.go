@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
 )
 
@@ -19,6 +20,7 @@ func (t *task) trackingVars(e *envs.Env) []string {
 		"MLFLOW_TRACKING_TOKEN=" + at.Token,
 		"MLFLOW_RUN_ID=" + t.l.Job,
 		"MLFLOW_EXPERIMENT_NAME=" + at.Experiment,
+		berth.NoRunLinks + "=true",
 	}
 	if t.l.Home.CA == "" {
 		return vars

@@ -158,6 +158,9 @@ func plainRoute(method, path string) (route, string, error) {
 			return route{do: getVersionArtifact, reads: true, task: true, all: true}, "", nil
 		}
 	}
+	if path == "" {
+		return route{}, "", refuse(noEndpoint, "There is no web page here: use `berth runs` and `berth metrics RUN`. The API is under /api/2.0/mlflow")
+	}
 	return route{}, "", refuse(noEndpoint, "There is nothing at /%s; the API is under /api/2.0/mlflow", path)
 }
 
