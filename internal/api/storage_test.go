@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http/httptest"
 	"strconv"
@@ -351,6 +352,63 @@ func TestCleanMetrics(t *testing.T) {
 	for _, run := range []string{kept, registered, nested, job, live} {
 		if gone(run) {
 			t.Errorf("%s is gone; kept are %v", run, reasons)
+		}
+	}
+}
+
+// endless is a body of a request that does not end. It calls a function after the first bytes.
+type endless struct {
+	t     *testing.T
+	n     int
+	begun func()
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.n == 0 {
+		e.begun()
+	}
+	if e.n += len(p); e.n > 1<<30 {
+		e.t.Error("a GiB was taken")
+		return 0, io.EOF
+	}
+	return len(p), nil
+}
+
+// TestUploadsEndWithTheJob: the token of a job, which no limit refuses, does not upload any more
+// once the job has ended, not even what was begun before. What others upload ends at the limit.
+func TestUploadsEndWithTheJob(t *testing.T) {
+	x := openPulling(t)
+	url := "/mlflow/v1.0" + x.ws + "/api/2.0/mlflow-artifacts/artifacts/0/"
+	put := func(token, run string, begun func()) int {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), "PUT", url+run+"/artifacts/f", &endless{t: t, begun: begun})
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		x.h.ServeHTTP(w, r)
+		return w.Code
+	}
+	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": "1000"}}).want(200)
+	run := x.as(x.admin, "POST", "/mlflow/v1.0"+x.ws+"/api/2.0/mlflow/runs/create", map[string]any{"experiment_id": "0"}, "Content-Type", "application/json").
+		want(200).at("run.info.run_id").(string)
+	if code := put(x.admin, run, func() {}); code != 400 {
+		t.Errorf("what exceeds the limit: %d", code)
+	}
+	end := func() {
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			task, err := tx.Task("p.1")
+			if err != nil {
+				return err
+			}
+			task.State = berth.TaskDone
+			return tx.SaveTask(task)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 { // in the middle, and then from the beginning
+		if code := put(x.token, "p", end); code != 401 {
+			t.Errorf("of a job that has ended: %d", code)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package track
 
 import (
 	"cmp"
+	"io"
 	"path"
 	"strings"
 
@@ -95,6 +96,28 @@ func (c *call) mayStore() error {
 		return nil
 	}
 	return c.who.Full(c.ctx)
+}
+
+// checkEach is after how many bytes of an upload the caller is checked again.
+const checkEach = 64 << 20
+
+// An uploadBody is the body of an upload that breaks off when Check of the caller refuses it.
+type uploadBody struct {
+	c    *call
+	r    io.Reader
+	n    int64
+	next int64 // when the caller is checked
+}
+
+func (c *call) uploadBody() io.Reader { return &uploadBody{c: c, r: c.r.Body, next: checkEach} }
+
+func (b *uploadBody) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.n += int64(n); b.n < b.next || err != nil || b.c.who.Check == nil {
+		return n, err
+	}
+	b.next = b.n + checkEach
+	return n, b.c.who.Check(b.c.ctx, b.n)
 }
 
 // mayFile refuses files that are not the job's. It may read those of its experiment's models, and

@@ -110,7 +110,7 @@ func (c *call) put(p string) (any, error) {
 		return nil, err
 	}
 	o := blob.PutOptions{ContentType: typeOf(p), Size: max(c.r.ContentLength, 0)}
-	if _, err := c.s.Blobs.Put(c.ctx, f.container, f.name, c.r.Body, o); err != nil {
+	if _, err := c.s.Blobs.Put(c.ctx, f.container, f.name, c.uploadBody(), o); err != nil {
 		if berth.CodeOf(err) == berth.Internal && c.ctx.Err() != nil {
 			return nil, refuse(badRequest, "The upload was interrupted")
 		}

@@ -94,6 +94,9 @@ type Caller struct {
 	// Full returns an error if the workspace has no room left for points and files of the caller.
 	// It is called for each batch; nil means no limit.
 	Full func(context.Context) error
+	// Check returns an error if a long upload, of which some bytes have arrived, must not go on:
+	// the credentials of the caller have ended, or it exceeds the limit. Nil lets each go on.
+	Check func(ctx context.Context, bytes int64) error
 	// Azure says that the caller's client is Azure's plugin, which has addresses of artifacts in a
 	// form of its own.
 	Azure bool

@@ -103,9 +103,10 @@ type call struct {
 	container, name string
 	folder          string // of a listing below a folder, with its slash
 	id              string
-	grant           *Grant // nil for a bearer
-	user            string // whose request it is, where that is known
-	owner           bool   // they write to what belongs to others as well
+	grant           *Grant       // nil for a bearer
+	user            string       // whose request it is, where that is known
+	owner           bool         // they write to what belongs to others as well
+	valid           func() error // whether a signature is good still; nil is always
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -230,6 +231,9 @@ func (c *call) authorize(perm string) error {
 			if err := c.h.o.Signed(c.r, g); err != nil {
 				return err
 			}
+		}
+		if c.h.o.Signed != nil {
+			c.valid = func() error { return c.h.o.Signed(c.r, g) }
 		}
 		c.grant, c.owner = &g, strings.Contains(g.Perm, "o")
 		c.by(g.User)

@@ -21,7 +21,7 @@ func (c *call) putPack() error {
 	folder := strings.TrimRight(c.name, "/") + "/"
 	var files []blob.Packed
 	var total int64
-	err := berth.ReadPack(body{c.r.Body}, func(path string, size int64, r io.Reader) error {
+	err := berth.ReadPack(c.body(), func(path string, size int64, r io.Reader) error {
 		total += size
 		if len(files) == maxPackFiles || size > blob.MaxPacked || total > maxPackBytes {
 			return coded(berth.Invalid, "RequestBodyTooLarge", "a pack has at most 4096 files of 256 KiB, and 64 MiB in all")

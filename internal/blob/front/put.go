@@ -31,7 +31,7 @@ func (c *call) put() error {
 		return err
 	}
 	o.Size = max(c.r.ContentLength, 0)
-	b, err := c.h.store.Put(c.r.Context(), c.container, c.name, body{c.r.Body}, o)
+	b, err := c.h.store.Put(c.r.Context(), c.container, c.name, c.body(), o)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *call) putBlock() error {
 			return err
 		}
 	}
-	if err := c.h.store.PutBlockChecked(c.r.Context(), c.container, c.name, id, body{c.r.Body}, o); err != nil {
+	if err := c.h.store.PutBlockChecked(c.r.Context(), c.container, c.name, id, c.body(), o); err != nil {
 		return err
 	}
 	if len(o.MD5) > 0 {
@@ -203,10 +203,26 @@ func blockID(text string) (string, error) {
 }
 
 // body says of an upload that was cut that it was the upload.
-type body struct{ r io.Reader }
+type body struct {
+	r     io.Reader
+	valid func() error // asked after each checkEach bytes; nil is always
+	n     int64        // read since it was asked
+}
 
-func (b body) Read(p []byte) (int, error) {
+// checkEach is after how many bytes of an upload its signature is checked again: one that was made
+// for a task ends with it.
+const checkEach = 64 << 20
+
+func (c *call) body() *body { return &body{r: c.r.Body, valid: c.valid} }
+
+func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
+	if b.n += int64(n); b.n >= checkEach && err == nil && b.valid != nil {
+		b.n = 0
+		if err := b.valid(); err != nil {
+			return n, err
+		}
+	}
 	if err != nil && err != io.EOF {
 		err = &berth.Error{Code: berth.Invalid, Wire: "IncompleteBody", Msg: "the upload ended early", Err: err}
 	}

@@ -20,7 +20,7 @@ func (c *call) reuse() error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(io.LimitReader(body{c.r.Body}, maxPackBytes))
+	text, err := io.ReadAll(io.LimitReader(c.body(), maxPackBytes))
 	if err != nil {
 		return err
 	}

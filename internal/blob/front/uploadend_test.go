@@ -1,0 +1,45 @@
+package front_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob/front"
+)
+
+// zeros is a body that does not end.
+type zeros struct{ n int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	if z.n += len(p); z.n > 1<<30 {
+		return 0, errors.New("a GiB was taken")
+	}
+	clear(p)
+	return len(p), nil
+}
+
+// TestUploadsEndWithTheirSignature: an upload that was begun while a signature was valid does not go
+// on after that, neither as a whole nor as a block.
+func TestUploadsEndWithTheirSignature(t *testing.T) {
+	s := serve(t)
+	for _, query := range []string{"", "comp=block&blockid=MDE=&"} {
+		asked := 0
+		h := front.New(s.store, s.signer, front.Options{Account: "st", Suffix: "berth", Signed: func(*http.Request, front.Grant) error {
+			if asked++; asked == 1 {
+				return nil
+			}
+			return berth.Errorf(berth.Denied, "its task has ended")
+		}})
+		r := httptest.NewRequestWithContext(t.Context(), "PUT", "/st.blob.berth/data/f?"+query+s.signer.Sign(all), io.NopCloser(&zeros{}))
+		r.Header.Set("x-ms-blob-type", "BlockBlob")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != 403 || asked != 2 {
+			t.Errorf("%q: %d %s, asked %d times", query, w.Code, w.Body, asked)
+		}
+	}
+}
