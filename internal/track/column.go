@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"math"
+	"strings"
 
 	"github.com/berthml/berth/internal/track/points"
 )
@@ -189,6 +190,7 @@ func (x *index) prepare(p *points.Set, experiments []string, fields []field) {
 	}
 	c.clock++
 	for _, f := range fields {
+		f.key = strings.Clone(f.key) // it is a part of the request, which would stay with it
 		c.used[f] = c.clock
 		if f.of == metricOfRun {
 			x.followMetric(p, f)

@@ -168,11 +168,14 @@ func (g *grammar) identify(name string, valid []string) (subject, string, error)
 	if entity, rest, ok := strings.Cut(name, "."); ok && !strings.HasPrefix(name, "`") || ok && strings.HasPrefix(rest, "`") {
 		entity, _ = unquote(entity, "`\"")
 		if of, ok = g.entities[entity]; !ok {
-			return 0, "", invalid("Invalid entity type '%s'. Valid values are ['metric', 'parameter', 'tag', 'attribute', 'dataset']", entity)
+			return 0, "", invalid("Invalid entity type '%s'. Valid values are ['metric', 'parameter', 'tag', 'attribute', 'dataset']", beginning(entity))
 		}
 		key = rest
 	}
 	key, _ = unquote(key, "`\"'")
+	if err := checkLength(subjectNames[of]+" key", maxKey, key); err != nil {
+		return 0, "", err
+	}
 	if a, ok := g.alias[key]; ok && of == attribute {
 		key = a
 	}

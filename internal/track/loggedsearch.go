@@ -152,8 +152,9 @@ func (p *params) loggedOrders() []loggedOrder {
 		} else if d.digest != "" {
 			p.fail(invalid("`dataset_digest` can only be specified if `dataset_name` is also specified."))
 		}
-		if q.err != nil {
-			p.fail(q.err)
+		if err := cmp.Or(q.err, checkOrder(name)); err != nil {
+			p.fail(err)
+			return nil
 		}
 		entity, key, dotted := strings.Cut(name, ".")
 		switch {
@@ -162,6 +163,9 @@ func (p *params) loggedOrders() []loggedOrder {
 		case dotted && entity == "metrics":
 			o.of = metricOfRun
 			o.key, _ = unquote(key, "`\"")
+			if err := checkLength("metric key", maxKey, o.key); err != nil {
+				p.fail(err)
+			}
 		case dotted:
 			p.fail(invalid("Invalid order by field name: %s, only `metrics.<name>` is allowed.", entity))
 		default:

@@ -14,8 +14,21 @@ type order struct {
 	desc bool
 }
 
+// maxOrder bounds an order_by clause, in bytes: the longest key fits.
+const maxOrder = 2 << 10
+
+func checkOrder(text string) error {
+	if len(text) > maxOrder {
+		return invalid("An `order_by` clause is longer than %d bytes", maxOrder)
+	}
+	return nil
+}
+
 // parseOrder reads an order_by clause.
 func (g *grammar) parseOrder(text string) (order, error) {
+	if err := checkOrder(text); err != nil {
+		return order{}, err
+	}
 	t := tokens(text)
 	broken := invalid("Invalid order_by clause '%s'. Could not be parsed.", text)
 	if len(t) == 0 || len(t) > 2 || t[0].kind != tokenName {

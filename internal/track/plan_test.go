@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track/points"
@@ -269,5 +270,41 @@ func TestUnknownFieldsAreForgotten(t *testing.T) {
 	}
 	if n, m := len(i.x.columns.used), len(i.x.columns.metrics); n > mostFields || m > mostFields {
 		t.Errorf("%d fields and %d metrics are remembered", n, m)
+	}
+}
+
+// TestColumnsKeepNoRequest: what a search leaves does not keep its text.
+func TestColumnsKeepNoRequest(t *testing.T) {
+	i := newIndexed(t, 1)
+	for range 4 * fewRuns {
+		i.put()
+	}
+	filter := "metrics.lossparams.lr" + strings.Repeat(" ", 1<<10)
+	inside := func(key string) bool {
+		at, from := uintptr(unsafe.Pointer(unsafe.StringData(key))), uintptr(unsafe.Pointer(unsafe.StringData(filter)))
+		return from <= at && at < from+uintptr(len(filter))
+	}
+	fields := []field{{of: metricOfRun, key: filter[8:12]}, {of: paramOfRun, key: filter[19:21]}}
+	for range 2 { // the second time the fields are there
+		i.x.prepare(i.p, []string{"0"}, fields)
+	}
+	c := i.x.columns
+	if len(c.used) != 2 || len(c.metrics) != 1 || len(c.of["0"]) != 1 {
+		t.Fatal(c.used, c.metrics, c.of)
+	}
+	for f := range c.used {
+		if inside(f.key) {
+			t.Errorf("the place of %v is in the request", f)
+		}
+	}
+	for key := range c.metrics {
+		if inside(key) {
+			t.Errorf("the metric %s is in the request", key)
+		}
+	}
+	for f := range c.of["0"] {
+		if inside(f.key) {
+			t.Errorf("the column of %v is in the request", f)
+		}
 	}
 }

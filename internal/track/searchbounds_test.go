@@ -25,6 +25,33 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
+// TestSearchKeysAreBounded: a search names no key longer than those that can be logged.
+func TestSearchKeysAreBounded(t *testing.T) {
+	s := start(t, t.TempDir())
+	search := func(status int, call string, body obj) {
+		t.Helper()
+		body["experiment_ids"] = []string{"0"}
+		got := s.want(status, "POST", call, body)
+		if n := len(text(t, got)); status == 400 && (got["error_code"] != "INVALID_PARAMETER_VALUE" || n > 8<<10) {
+			t.Errorf("%d bytes: %.300v", n, got)
+		}
+	}
+	for _, n := range []struct{ length, status int }{{250, 200}, {251, 400}, {1 << 18, 400}} {
+		key := strings.Repeat("ü", n.length)
+		for _, of := range []string{"metrics", "params", "tags"} {
+			name := of + ".`" + key + "`"
+			search(n.status, "runs/search", obj{"order_by": []string{name + "   DESC"}})
+			search(n.status, "runs/search", obj{"filter": name + map[bool]string{true: " > 1", false: " != 'x'"}[of == "metrics"]})
+		}
+		search(n.status, "logged-models/search", obj{"order_by": []obj{{"field_name": "metrics." + key}}})
+		search(n.status, "logged-models/search", obj{"filter": "params.`" + key + "` = 'x'"})
+		search(400, "experiments/search", obj{"filter": key + " = 'x'", "max_results": 1})
+		search(400, "runs/search", obj{"order_by": []string{key + ".x"}})
+		search(400, "logged-models/search", obj{"order_by": []obj{{"field_name": key}}})
+	}
+	search(400, "runs/search", obj{"order_by": []string{"metrics.k" + strings.Repeat(" ", 1<<18) + "DESC"}})
+}
+
 // TestJobSearchesItsRuns: a job finds the runs that it may read, and no others of its experiment.
 func TestJobSearchesItsRuns(t *testing.T) {
 	s := start(t, t.TempDir())
