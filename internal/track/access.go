@@ -227,22 +227,41 @@ func isBelow(uri, p string) bool {
 	return ours && strings.HasPrefix(root, p+"/")
 }
 
-// isRegistered says whether a file is one of a registered version's.
+// isRegistered says whether a file is one of a registered version's. What is registered above the
+// run or model that the file belongs to opens nothing.
 func (c *call) isRegistered(f file) bool {
+	names := c.namesOf(f)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	names := []string{f.path}
-	if f.run != nil {
-		names = append(names, runsScheme+f.run.ID+after(f.run.URI, f.path))
-	}
-	for _, p := range names {
-		for ; p != "" && p != "."; p = path.Dir(p) {
+	for _, n := range names {
+		for p := n.path; p != "" && p != "." && len(p) >= len(n.top); p = path.Dir(p) {
 			if c.index.roots[p] > 0 {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// A nameOf is a path by which a version may name a file, and which part of it is the root of what
+// the file belongs to.
+type nameOf struct{ path, top string }
+
+func (w *workspace) namesOf(f file) []nameOf {
+	switch {
+	case f.run != nil:
+		rest := f.inRun()
+		names := []nameOf{{f.path, strings.TrimSuffix(f.path, rest)}}
+		if root, ours := proxied(f.run.URI); ours && w.fileAt(root+rest).name == f.name {
+			id := runsScheme + f.run.ID
+			names = append(names, nameOf{root + rest, root}, nameOf{id + rest, id})
+		}
+		return names
+	case f.model != nil:
+		top, _, _ := strings.Cut(f.path+"/", "/"+f.model.ID+"/")
+		return []nameOf{{f.path, top + "/" + f.model.ID}}
+	}
+	return []nameOf{{path: f.path}}
 }
 
 // mayRegister refuses versions of files that the job may not read: whoever loads a registered model

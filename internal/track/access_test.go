@@ -197,6 +197,27 @@ func TestJobAndVersionsOfRuns(t *testing.T) {
 	}
 }
 
+// TestJobNamedLikeTheBeginningOfAnother: a version of a run opens that run alone, and not those
+// whose names continue its own, nor what lies beside it.
+func TestJobNamedLikeTheBeginningOfAnother(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, job := s.as(s.addJob("train", "ann", "theirs")), s.as(s.addJob("train2", "bob", "mine"))
+	theirs := at(ann.must("GET", "runs/get?run_id=train", nil), "run", "info", "experiment_id").(string)
+	mine := at(job.must("GET", "runs/get?run_id=train2", nil), "run", "info", "experiment_id").(string)
+	const files = "/api/2.0/mlflow-artifacts/artifacts/"
+	ann.wantRaw(http.StatusOK, "PUT", files+theirs+"/train/artifacts/secret.txt")
+	job.wantRaw(http.StatusOK, "PUT", files+mine+"/train2/artifacts/f/a.txt")
+	job.must("POST", "registered-models/create", obj{"name": "m"})
+	for _, source := range []string{"runs:/train2", "runs:/train2/f", "mlflow-artifacts:/x/train2/artifacts", "mlflow-artifacts:/" + mine + "/train2/artifacts"} {
+		job.must("POST", "model-versions/create", obj{"name": "m", "source": source})
+	}
+	for _, first := range []string{theirs, mine, "x", "train", "train2"} {
+		job.wantRaw(http.StatusForbidden, "GET", files+first+"/train/artifacts/secret.txt")
+		job.wantRaw(http.StatusForbidden, "GET", files+"?path="+first+"/train/artifacts")
+		ann.wantRaw(http.StatusOK, "GET", files+first+"/train2/artifacts/f/a.txt")
+	}
+}
+
 // TestSourceNamesOneRun: a version of runs:/ names one run and a path in it. One that names none,
 // or leads elsewhere, would be above the files of others.
 func TestSourceNamesOneRun(t *testing.T) {

@@ -84,6 +84,17 @@ func (w *workspace) fileAt(p string) file {
 	return f
 }
 
+// inRun is where a file is below the folder of its run: "" for the folder, or a path that begins
+// with a slash. The path at the artifact proxy ends with it.
+func (f file) inRun() string {
+	rest, ok := strings.CutPrefix(f.name, locate.ArtifactPath(f.run.ID))
+	if ok && (rest == "" || rest[0] == '/') {
+		return rest
+	}
+	rest, _ = after(f.run.URI, f.path)
+	return rest
+}
+
 func upload(c *call) (any, error) {
 	p, err := c.rawPath()
 	if err != nil {

@@ -51,21 +51,27 @@ func (c *call) shown(uri string) string {
 		return uri
 	}
 	f := c.fileAt(p)
+	var root, of string
 	switch {
 	case f.run != nil:
-		return c.azureRoot(f.run.Experiment, f.run.ID) + after(f.run.URI, p)
+		root, of = c.azureRoot(f.run.Experiment, f.run.ID), f.run.URI
 	case f.model != nil:
-		return c.azureRoot(f.model.Experiment, f.model.ID) + after(f.model.URI, p)
+		root, of = c.azureRoot(f.model.Experiment, f.model.ID), f.model.URI
 	case f.asset != nil:
-		return c.azureRoot(assetArtifacts, strings.Join(strings.SplitN(p, "/", 4)[1:3], ":")) + after(f.asset.URI, p)
+		root, of = c.azureRoot(assetArtifacts, strings.Join(strings.SplitN(p, "/", 4)[1:3], ":")), f.asset.URI
+	}
+	if rest, ok := after(of, p); ok {
+		return root + rest
 	}
 	return uri
 }
 
-// after is what a path of the artifact proxy has after the root of what it belongs to.
-func after(uri, p string) string {
-	root, _ := proxied(uri)
-	return strings.TrimPrefix(p, root)
+// after is what a path of the artifact proxy has after the root of what it belongs to; ok is false
+// for a path that is not below it.
+func after(uri, p string) (rest string, ok bool) {
+	root, ours := proxied(uri)
+	rest, ok = strings.CutPrefix(p, root)
+	return rest, ours && ok && (rest == "" || rest[0] == '/')
 }
 
 // given is the address of an artifact as this server knows it, of what the plugin sends.
