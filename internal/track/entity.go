@@ -68,6 +68,7 @@ func (e *experiment) place() (kind, name, version, hash, parent string) {
 type run struct {
 	stored
 	origin
+	imported
 	ID, Experiment, Name, User, Status, Stage, URI string
 	Start                                          int64
 	End                                            *int64 `json:",omitempty"`
@@ -80,8 +81,6 @@ type run struct {
 	Apart        int           `json:",omitempty"`
 	ModelInputs  []string      `json:",omitempty"`
 	ModelOutputs []modelOutput `json:",omitempty"`
-	// Imported is who brought the run over from another server; "" for one that began here.
-	Imported string `json:",omitempty"`
 }
 
 func (r *run) place() (kind, name, version, hash, parent string) {
@@ -112,11 +111,11 @@ type modelOutput struct {
 type loggedModel struct {
 	stored
 	origin
+	imported
 	ID, Experiment, Name, Type, Status, Message, Run, URI string
 	Created, Updated                                      int64
 	Deleted                                               bool
 	Params, Tags                                          map[string]string
-	Imported                                              string `json:",omitempty"` // as a run's
 }
 
 func (m *loggedModel) place() (kind, name, version, hash, parent string) {

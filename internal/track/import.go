@@ -25,9 +25,17 @@ func isForeignModel(id string) bool {
 	return ok && isForeignRun(rest)
 }
 
-// foreign reads what a thing brought over has: its experiment, where it is from, its parameters and
+// An imported says that a run or logged model was brought over from another server.
+type imported struct {
+	// Imported is who brought it over; "" is for what began here.
+	Imported string `json:",omitempty"`
+	// ImportedFrom is where from. Runs and models that earlier servers imported do not have it.
+	ImportedFrom string `json:",omitempty"`
+}
+
+// foreign reads what a thing brought over has: where it is from, its experiment, its parameters and
 // tags.
-func (c *call) foreign(id string, valid func(string) bool) (experiment string, params, tags map[string]string) {
+func (c *call) foreign(id string, valid func(string) bool) (by imported, experiment string, params, tags map[string]string) {
 	if !valid(id) {
 		c.fail(invalid("Invalid id '%s': not an MLflow id", id))
 	}
@@ -49,16 +57,28 @@ func (c *call) foreign(id string, valid func(string) bool) (experiment string, p
 		c.fail(err)
 	}
 	setTag(&tags, pair{berth.TagImportedFrom, from})
-	return experiment, params, tags
-}
-
-func wasHere(id string) error {
-	return refuse(alreadyExists, "%s already exists in this workspace and was not imported by you", id)
+	return imported{c.who.User, from}, experiment, params, tags
 }
 
 // mayImport says whether the caller may bring something over again. Tags are everybody's to write,
 // and do not count.
 func (c *call) mayImport(by string) bool { return by != "" && (by == c.who.User || c.who.Admin) }
+
+// again is what is kept of who brought something over that is here: old. Another source has no say
+// in what has the same id, whoever asks.
+func (c *call) again(id string, old, now imported) (imported, error) {
+	if !c.mayImport(old.Imported) {
+		return imported{}, wasHere(id)
+	}
+	if old.ImportedFrom != "" && old.ImportedFrom != now.ImportedFrom {
+		return imported{}, refuse(alreadyExists, "%s was imported from %s; another source cannot change it", id, old.ImportedFrom)
+	}
+	return imported{old.Imported, now.ImportedFrom}, nil
+}
+
+func wasHere(id string) error {
+	return refuse(alreadyExists, "%s already exists in this workspace and was not imported by you", id)
+}
 
 // with is what was brought over, and what was added here since.
 func with(theirs, here map[string]string) map[string]string {
@@ -72,7 +92,7 @@ func with(theirs, here map[string]string) map[string]string {
 
 // importRun writes a run of another server. Its points are logged afterwards, as any run's.
 func importRun(c *call) (any, error) {
-	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0), Imported: c.who.User}
+	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0)}
 	c.checkRunStatus(r.Status)
 	if c.has("end_time") {
 		end := c.int("end_time", 0)
@@ -82,7 +102,7 @@ func importRun(c *call) (any, error) {
 		c.fail(err)
 	}
 	var experiment string
-	experiment, r.Params, r.Tags = c.foreign(r.ID, isForeignRun)
+	r.imported, experiment, r.Params, r.Tags = c.foreign(r.ID, isForeignRun)
 	if err := c.done(); err != nil {
 		return nil, err
 	}
@@ -95,11 +115,12 @@ func importRun(c *call) (any, error) {
 		if err == nil && old == nil {
 			old, err = x.adopt(r.ID)
 		}
+		if err == nil && old != nil {
+			r.imported, err = c.again(r.ID, old.imported, r.imported)
+		}
 		switch {
 		case err != nil:
 			return err
-		case old != nil && !c.mayImport(old.Imported):
-			return wasHere(r.ID)
 		case old != nil && old.Stage != active:
 			return refuse(alreadyExists, "Run %s was deleted in this workspace", r.ID)
 		case e.Stage != active:
@@ -161,10 +182,10 @@ func (c *call) foreignPoints(model string) []points.Entry {
 func importLogged(c *call) (any, error) {
 	m := &loggedModel{
 		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: c.foreignStatus(),
-		Message: c.text("status_message"), Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0), Imported: c.who.User,
+		Message: c.text("status_message"), Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0),
 	}
 	var experiment string
-	experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
+	m.imported, experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
 	measured := c.foreignPoints(m.ID)
 	if len(measured) > 0 { // before anything is written
 		if err := c.mayStore(); err != nil {
@@ -183,11 +204,12 @@ func importLogged(c *call) (any, error) {
 			return err
 		}
 		old, err := find[loggedModel](x, kindLogged, m.ID, "")
+		if err == nil && old != nil {
+			m.imported, err = c.again(m.ID, old.imported, m.imported)
+		}
 		switch {
 		case err != nil:
 			return err
-		case old != nil && !c.mayImport(old.Imported):
-			return wasHere(m.ID)
 		case old != nil && old.Deleted:
 			return loggedDeleted(m.ID)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/track"
 )
 
 // TestImportedLoggedModels: a logged model is brought over with its state and with points of runs
@@ -108,5 +109,35 @@ func TestTooLargeToImport(t *testing.T) {
 		if words := fmt.Sprint(got["message"]); !strings.HasPrefix(words, c.says+" has more than 4 MiB") {
 			t.Errorf("%s: %s", path, words)
 		}
+	}
+}
+
+// TestImportFromAnotherSource: what was imported is changed by its source only, also where an
+// administrator imports something else that has its id, and stays its importer's.
+func TestImportFromAnotherSource(t *testing.T) {
+	s := start(t, t.TempDir())
+	const run, model = "0123456789abcdef0123456789abcdef", "m-0123456789abcdef0123456789abcdef"
+	ann := s.as(track.Caller{User: "ann", Write: true})
+	root := s.as(track.Caller{User: "root", Write: true, Admin: true})
+	bring := func(who *server, status int, from, name string) {
+		t.Helper()
+		for call, body := range map[string]obj{
+			"run":          {"run_id": run, "run_name": name, "status": "FINISHED"},
+			"logged-model": {"model_id": model, "name": name},
+		} {
+			maps.Copy(body, obj{"experiment_id": "0", "from": from})
+			m := who.want(status, "POST", "/api/2.0/berth/import/"+call, body)
+			if status != http.StatusOK && !strings.Contains(fmt.Sprint(m["message"]), "was imported from http://old; another source cannot change it") {
+				t.Errorf("%s: %v", call, m)
+			}
+		}
+	}
+	bring(ann, 200, "http://old", "first")
+	bring(root, 400, "http://new", "second")
+	bring(ann, 400, "http://new", "second")
+	bring(root, 200, "http://old", "third")
+	bring(ann, 200, "http://old", "fourth") // it is hers still
+	if got := ann.must("GET", "runs/get?run_id="+run, nil); at(got, "run", "info", "run_name") != "fourth" {
+		t.Errorf("%v", got)
 	}
 }
