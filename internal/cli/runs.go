@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,21 +130,81 @@ func rounded(v any) string {
 func runValues(r client.Run, show func(metric any) string) (metrics, params string) {
 	var m, p []string
 	for _, v := range r.Data.Metrics {
-		m = append(m, v.Key+"="+show(v.Value))
+		m = append(m, oneLine(v.Key)+"="+show(v.Value))
 	}
 	for _, v := range r.Data.Params {
-		p = append(p, v.Key+"="+oneLine(v.Value))
+		p = append(p, oneLine(v.Key)+"="+oneLine(v.Value))
 	}
 	return strings.Join(m, " "), strings.Join(p, " ")
 }
 
 func (s *session) printRuns(runs []client.Run, names map[string]string, now time.Time) error {
-	t := table{header: []string{"RUN", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"}}
-	for _, r := range runs {
+	ids := s.shownIDs(runs)
+	t := table{
+		header: []string{"RUN", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"},
+		flex:   [][]flexible{{{column: 3, least: 6}, {column: 5, least: 8}, {column: 6, least: 8}}, {{column: 0, least: 8}, {column: 1, least: 8}}},
+	}
+	named := !s.out.tty
+	for i, r := range runs {
 		metrics, params := runValues(r, rounded)
-		t.add(cell{r.Info.ID, ""}, cell{clip(r.Info.Name, 30), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
-			cell{clip(names[r.Info.Experiment], 30), ""}, cell{ago(now.Sub(time.UnixMilli(r.Info.Start))), dim},
-			cell{clip(metrics, 60), ""}, cell{params, ""})
+		name := r.Info.Name
+		if s.out.tty && name == r.Info.ID {
+			name = ""
+		}
+		named = named || name != ""
+		t.add(cell{ids[i], ""}, cell{oneLine(name), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
+			cell{oneLine(names[r.Info.Experiment]), ""}, cell{ago(now.Sub(time.UnixMilli(r.Info.Start))), dim}, cell{metrics, ""}, cell{params, ""})
+	}
+	if !named {
+		t.drop(1)
 	}
 	return s.printRows(t)
+}
+
+// shownIDs returns the ids of runs for a table: on a terminal, what tells those that clients made
+// from the others of the list.
+func (s *session) shownIDs(runs []client.Run) []string {
+	ids := make([]string, len(runs))
+	for i := range runs {
+		ids[i] = runs[i].Info.ID
+	}
+	if s.out.tty {
+		return shortIDs(ids)
+	}
+	return ids
+}
+
+// shortID is the least number of characters of an id that is shortened.
+const shortID = 8
+
+var madeID = regexp.MustCompile("^[0-9a-f]{32}$")
+
+// shortIDs shortens ids of runs to their beginnings, as far as these are unique among them. The
+// names of jobs stay.
+func shortIDs(ids []string) []string {
+	sorted := slices.Sorted(slices.Values(ids))
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		if out[i] = id; !madeID.MatchString(id) {
+			continue
+		}
+		n := shortID
+		at, _ := slices.BinarySearch(sorted, id)
+		for _, k := range []int{at - 1, at + 1} {
+			if k >= 0 && k < len(sorted) {
+				n = max(n, shared(id, sorted[k])+1)
+			}
+		}
+		out[i] = id[:min(n, len(id))]
+	}
+	return out
+}
+
+// shared is the number of bytes that two texts begin with.
+func shared(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }

@@ -86,14 +86,21 @@ func (s *session) printRunColumns(runs []client.Run, columns []runColumn) error 
 		}
 		return s.print(rows)
 	}
-	t := table{}
-	for _, c := range columns {
+	t, ids := table{flex: make([][]flexible, 2)}, s.shownIDs(runs)
+	for k, c := range columns {
+		group := 0
+		if c.name == "run" {
+			group = 1
+		}
 		t.header = append(t.header, legible(strings.ToUpper(c.name)))
+		t.flex[group] = append(t.flex[group], flexible{column: k, least: 8})
 	}
 	for i := range runs {
 		cells := make([]cell, len(columns))
 		for k, c := range columns {
-			cells[k] = cell{oneLine(c.of(&runs[i])), ""}
+			if cells[k].text = oneLine(c.of(&runs[i])); c.name == "run" {
+				cells[k].text = ids[i]
+			}
 		}
 		t.add(cells...)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -10,48 +11,115 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// table is rows for people. The last column takes what room is left.
+// table is rows for people. The last column takes what room is left, unless flex says otherwise.
 type table struct {
 	header []string
 	rows   [][]cell
-	whole  bool // the last column is not cut off at the width of the terminal
+	whole  bool         // the last column is not cut
+	flex   [][]flexible // shortened where a terminal is too narrow, the first group before the others
 }
 
 type cell struct{ text, color string }
 
+// A flexible column can be shortened to least characters.
+type flexible struct {
+	column, least int
+	cut           func(text string, n int) string // clip if nil
+}
+
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
 
-func (s *session) printRows(t table) error {
+// drop leaves out a column.
+func (t *table) drop(column int) {
+	t.header = slices.Delete(t.header, column, column+1)
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, column, column+1)
+	}
+	for g, group := range t.flex {
+		group = slices.DeleteFunc(group, func(f flexible) bool { return f.column == column })
+		for i := range group {
+			if group[i].column > column {
+				group[i].column--
+			}
+		}
+		t.flex[g] = group
+	}
+}
+
+// fit makes the cells legible and returns how wide the columns are within limit characters; 0 is no
+// limit.
+func (t *table) fit(limit int) []int {
+	widths := make([]int, len(t.header))
+	for i, h := range t.header {
+		widths[i] = utf8.RuneCountInString(h)
+	}
 	for _, row := range t.rows {
 		for i := range row {
 			row[i].text = legible(row[i].text)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 	}
-	widths := make([]int, len(t.header))
-	for i, h := range t.header {
-		widths[i] = len(h)
+	if limit == 0 {
+		return widths
 	}
-	for _, row := range t.rows {
-		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+	over := 2*(len(widths)-1) - limit
+	for _, w := range widths {
+		over += w
+	}
+	for _, group := range t.flex {
+		over = shorten(widths, group, over)
+	}
+	return widths
+}
+
+// shorten takes over characters from the widest columns of a group. It returns how many it could
+// not take.
+func shorten(widths []int, group []flexible, over int) int {
+	for over > 0 {
+		widest := -1
+		for _, f := range group {
+			if w := widths[f.column]; w > f.least && (widest < 0 || w > widths[widest]) {
+				widest = f.column
+			}
 		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+		over--
 	}
+	return over
+}
+
+func (s *session) printRows(t table) error {
 	limit := s.out.width()
+	widths := t.fit(limit)
+	cut := make([]func(string, int) string, len(widths))
+	for _, group := range t.flex {
+		for _, f := range group {
+			if cut[f.column] = f.cut; f.cut == nil {
+				cut[f.column] = clip
+			}
+		}
+	}
 	var b strings.Builder
-	line := func(row []cell) {
+	line := func(row []cell, head bool) {
 		used := 0
 		for i, c := range row {
 			text := c.text
-			if i == len(row)-1 {
-				if limit > 0 && !t.whole {
-					text = clip(text, max(10, limit-used))
-				}
-				b.WriteString(s.paint(s.out, c.color, text))
-				break
+			switch {
+			case cut[i] != nil && head:
+				text = clip(text, widths[i])
+			case cut[i] != nil:
+				text = cut[i](text, widths[i])
+			case i == len(row)-1 && limit > 0 && !t.whole:
+				text = clip(text, max(10, limit-used))
 			}
 			b.WriteString(s.paint(s.out, c.color, text))
-			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
-			used += widths[i] + 2
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
+				used += widths[i] + 2
+			}
 		}
 		b.WriteByte('\n')
 	}
@@ -59,9 +127,9 @@ func (s *session) printRows(t table) error {
 	for i, h := range t.header {
 		head[i] = cell{h, bold}
 	}
-	line(head)
+	line(head, true)
 	for _, row := range t.rows {
-		line(row)
+		line(row, false)
 	}
 	_, err := io.WriteString(s.out, b.String())
 	return err

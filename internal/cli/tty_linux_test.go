@@ -5,13 +5,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 )
 
-// tty runs a command on a terminal of 120 columns and writes what it showed to tty.out.
+// tty runs a command on a terminal of $COLUMNS columns, or 120, and writes what it showed to tty.out.
 func tty(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: tty command [args...]")
@@ -19,6 +20,11 @@ func tty(ts *testscript.TestScript, neg bool, args []string) {
 	terminal, other, err := openPTY()
 	ts.Check(err)
 	defer terminal.Close()
+	if columns := ts.Getenv("COLUMNS"); columns != "" {
+		n, err := strconv.ParseUint(columns, 10, 16)
+		ts.Check(err)
+		ts.Check(unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: uint16(n)}))
+	}
 	path, err := exec.LookPath(args[0])
 	ts.Check(err)
 	cmd := exec.Command(path, args[1:]...)
