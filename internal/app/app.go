@@ -241,9 +241,9 @@ func (a *App) openLoops(t *term) error {
 
 // signBlob is an address at which somebody reads or writes one blob. Tracking has decided that they
 // may, also in the folder of a run that is not of a job.
-func signBlob(at locate.Locator, signer *front.Signer) func(container, name, perm string, who track.Caller, until time.Time) string {
-	return func(container, name, perm string, who track.Caller, until time.Time) string {
-		return at.URL(container, name) + "?" + signer.Sign(front.Grant{Container: container, Prefix: name, Perm: perm + "o", Expiry: until, User: who.User, Holder: who.Holder})
+func signBlob(at locate.Locator, signer *front.Signer) func(track.Address) string {
+	return func(a track.Address) string {
+		return at.URL(a.Container, a.Name) + "?" + signer.Sign(front.Grant{Container: a.Container, Prefix: a.Name, One: true, Perm: a.Perm + "o", Expiry: a.Until, User: a.Who.User, Holder: a.Who.Holder})
 	}
 }
 

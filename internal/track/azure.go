@@ -209,7 +209,7 @@ func historyContent(c *call) (any, error) {
 		}
 		return nil, err
 	}
-	return c.content(id, p, f, "r"), nil
+	return c.content(id, p, f, signRead), nil
 }
 
 // historyUpload is where to write files of a run.
@@ -242,7 +242,7 @@ func historyUpload(c *call) (any, error) {
 			return nil, err
 		}
 		files[p] = contentView{Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
-		content[p] = c.content(id, p, f, "w")
+		content[p] = c.content(id, p, f, signWrite)
 	}
 	return map[string]any{"artifacts": files, "artifactContentInformation": content, "errors": map[string]any{}}, nil
 }
@@ -264,7 +264,7 @@ func (c *call) historyFile(root, p string, write bool) (file, error) {
 }
 
 func (c *call) content(id, p string, f file, perm string) contentView {
-	uri := c.s.Sign(f.container, f.name, perm, c.who, time.Now().Add(contentLife))
+	uri := c.sign(f, perm, contentLife)
 	return contentView{URI: uri + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
 }
 

@@ -41,6 +41,16 @@ func TestFilesOfJobsOfOthers(t *testing.T) {
 			t.Errorf("bob deleted %s: %d", folder, code)
 		}
 	}
+	for _, call := range []string{"create", "complete"} {
+		body := func(name string) obj {
+			return obj{"path": name, "num_parts": 1, "upload_id": "u", "parts": []obj{{"part_number": 1}}}
+		}
+		bob.want(403, "POST", "/api/2.0/mlflow-artifacts/mpu/"+call+"/"+exp, body("models"))
+		bob.want(403, "POST", "/api/2.0/mlflow-artifacts/mpu/"+call+"/"+exp, body("train"))
+		bob.want(400, "POST", "/api/2.0/mlflow-artifacts/mpu/"+call+"/"+exp, body("."))
+		bob.want(400, "POST", "/api/2.0/mlflow-artifacts/mpu/"+call+"/"+exp, body("models/"))
+		ann.want(400, "POST", "/api/2.0/mlflow-artifacts/mpu/"+call+"/"+exp+"/train", body("artifacts"))
+	}
 	for _, f := range files {
 		if code := call(bob, "GET", f); code != 200 {
 			t.Errorf("%s is gone: %d", f, code)

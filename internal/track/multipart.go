@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -42,12 +43,19 @@ func (c *call) uploadTo() (file, string, error) {
 	if err != nil {
 		return file{}, "", err
 	}
-	p, err := safePath(folder + "/" + name[strings.LastIndexAny(name, `/\\`)+1:])
+	base := name[strings.LastIndexAny(name, `/\\`)+1:]
+	p, err := safePath(folder + "/" + base)
 	if err != nil {
 		return file{}, "", err
 	}
 	f := c.fileAt(p)
-	return f, p, c.mayFile(f, true)
+	if path.Base(p) != base || f.isFolder() {
+		return file{}, "", errPath
+	}
+	if err := c.mayFile(f, true); err != nil {
+		return file{}, "", err
+	}
+	return f, p, c.mayEmpty(f) // a name that is above files of others
 }
 
 func createUpload(c *call) (any, error) {
@@ -66,7 +74,7 @@ func createUpload(c *call) (any, error) {
 		return nil, invalid("Invalid value %d for parameter 'num_parts' supplied: a file has 1 to %d parts", parts, blob.MaxBlocks)
 	}
 	upload := newID()
-	to := c.s.Sign(f.container, f.name, "w", c.who, time.Now().Add(uploadLife))
+	to := c.sign(f, signBlocks, uploadLife)
 	out := c.listWriter("credentials")
 	for n := range parts {
 		part := partView{URL: to + "&comp=block&blockid=" + url.QueryEscape(partID(upload, n+1)), Part: n + 1, Headers: map[string]string{}}

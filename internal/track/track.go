@@ -31,10 +31,10 @@ type Options struct {
 	Blobs *blob.Store
 	// Locator finds the files of models that MLflow did not register.
 	Locator locate.Locator
-	// Sign returns an address at which a blob may be read ("r") or written ("w") without a token,
-	// in the caller's name, until then and as long as the caller's Holder is valid. Without Sign,
-	// multipart uploads and the run history's artifacts are not served.
-	Sign func(container, name, perm string, who Caller, until time.Time) string
+	// Sign makes an address at which one blob is read or written without a token, in the caller's
+	// name and as long as the caller's Holder is valid. Without Sign, multipart uploads and the
+	// run history's artifacts are not served.
+	Sign func(Address) string
 	Dir  string // where points are
 	Log  *slog.Logger
 	// Leads says whether no other server can have opened the points since; nil where there is none.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
@@ -63,9 +62,7 @@ func start(t testing.TB, dir string) *server {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	sign := func(container, name, perm string, _ track.Caller, _ time.Time) string {
-		return "https://h/" + container + "/" + name + "?perm=" + perm
-	}
+	sign := func(a track.Address) string { return "https://h/" + a.Container + "/" + a.Name + "?perm=" + a.Perm }
 	s.s = track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log, NoSync: true, Sign: sign, Locator: locate.Locator{BaseURL: "https://h", Zone: "zone.test:8443"}})
 	s.stop = func() {
 		s.stop = func() {}

@@ -206,7 +206,7 @@ func (c *call) operation() (op func() error, perm string) {
 	case "PUT ":
 		return c.put, "w"
 	case "PUT block":
-		return c.putBlock, "w"
+		return c.putBlock, "b"
 	case "PUT blocklist":
 		return c.commit, "w"
 	case "PUT metadata":
@@ -216,6 +216,9 @@ func (c *call) operation() (op func() error, perm string) {
 	}
 	return nil, ""
 }
+
+// isBelow reports whether an operation is about what is below a name, and not about the blob itself.
+func isBelow(comp string) bool { return comp == "pack" || comp == "reuse" || comp == "tree" }
 
 // prefix is what the names in a listing begin with.
 func (c *call) prefix() string { return c.folder + c.query.Get("prefix") }
@@ -243,6 +246,8 @@ func (c *call) authorize(perm string) error {
 			name = c.prefix()
 		case name == "":
 			name = g.Prefix // whatever it grants lies in the container
+		case isBelow(c.query.Get("comp")):
+			name = strings.TrimRight(name, "/") + "/"
 		}
 		if err := g.Allows(c.container, name, perm); err != nil {
 			return err
@@ -264,7 +269,7 @@ func (c *call) authorize(perm string) error {
 // mayWrite refuses to write to names that belong to a job of somebody else, or will belong to a job
 // that is not there yet. Who signs as an owner has decided that already.
 func (c *call) mayWrite(perm string, names ...string) error {
-	if c.h.o.Writer == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
+	if c.h.o.Writer == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wdb") {
 		return nil
 	}
 	seen := map[string]bool{}

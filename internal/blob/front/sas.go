@@ -18,8 +18,11 @@ type Grant struct {
 	// Prefix is a folder, or one blob: a/b grants a/b and a/b/c, not a/bc. "" grants the whole
 	// container.
 	Prefix string
-	// Perm has letters of "rwldo": read, write, list, delete, and as an owner, who also writes to
-	// what belongs to others.
+	// One makes Prefix the name of the only blob that is granted: nothing is below it.
+	One bool
+	// Perm has letters of "rwldbo": read, write, list, delete, write blocks that somebody else
+	// commits, and as an owner, who also writes to what belongs to others. Who may write may write
+	// blocks.
 	Perm   string
 	Expiry time.Time
 	// User is whose writes those with the grant are, and Holder what has to be good still when it
@@ -27,7 +30,10 @@ type Grant struct {
 	User, Holder string
 }
 
-const perms = "rwldo"
+const perms = "rwldbo"
+
+// oneBlob is the letter after the permissions of a grant of one blob. The signature covers it.
+const oneBlob = "1"
 
 // Allows says whether the grant, as long as it lasts, covers perm on a blob; for listing, name is
 // the prefix asked for. An empty perm asks for the scope only.
@@ -36,15 +42,18 @@ func (g Grant) Allows(container, name, perm string) error {
 		return coded(berth.Denied, "AuthorizationFailure", "the signature is for other blobs")
 	}
 	for _, p := range perm {
-		if !strings.ContainsRune(g.Perm, p) {
+		if !strings.ContainsRune(g.Perm, p) && (p != 'b' || !strings.Contains(g.Perm, "w")) {
 			return coded(berth.Denied, "AuthorizationPermissionMismatch", "the signature does not permit this operation")
 		}
 	}
 	return nil
 }
 
-// covers reports whether a name lies in the grant's folder.
+// covers reports whether a name lies in the grant's folder, or is that of its only blob.
 func (g Grant) covers(name string) bool {
+	if g.One {
+		return name == g.Prefix
+	}
 	prefix := strings.TrimRight(g.Prefix, "/")
 	return prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
 }
@@ -60,8 +69,11 @@ func NewSigner(key []byte) *Signer { return &Signer{slices.Clone(key)} }
 // others when they take an address apart, empty ones too.
 func (s *Signer) Sign(g Grant) string {
 	resource := "c"
-	if g.Container == "*" {
+	switch {
+	case g.Container == "*":
 		resource = "s"
+	case g.One:
+		resource = "b"
 	}
 	perm := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(g.Perm, r) {
@@ -69,6 +81,9 @@ func (s *Signer) Sign(g Grant) string {
 		}
 		return -1
 	}, perms)
+	if g.One {
+		perm += oneBlob
+	}
 	expiry := g.Expiry.UTC().Format(time.RFC3339)
 	scope := base64.RawURLEncoding.EncodeToString([]byte(g.User + "\x00" + g.Holder + "\x00" + g.Container + "/" + g.Prefix))
 	return "sv=" + version + "&sr=" + resource + "&se=" + url.QueryEscape(expiry) + "&sp=" + perm + "&si=" + scope +
@@ -107,7 +122,8 @@ func (s *Signer) Verify(q url.Values, now time.Time) (Grant, error) {
 	if !now.Before(at) {
 		return bad("the signature expired at " + expiry + "; request a new one from the workspace")
 	}
-	return Grant{Container: container, Prefix: prefix, Perm: perm, Expiry: at, User: user, Holder: holder}, nil
+	perm, one := strings.CutSuffix(perm, oneBlob)
+	return Grant{Container: container, Prefix: prefix, One: one, Perm: perm, Expiry: at, User: user, Holder: holder}, nil
 }
 
 // mac signs the fields. None of those Sign writes holds a line break, so they cannot be split

@@ -50,6 +50,34 @@ func TestGrantScope(t *testing.T) {
 	}
 }
 
+// TestGrantOfOneBlob: it covers no folder of that name, and is told from that of a folder.
+func TestGrantOfOneBlob(t *testing.T) {
+	s, now := front.NewSigner([]byte("k")), time.Unix(1e9, 0)
+	g := front.Grant{Container: "box", Prefix: "a/b", Perm: "b", Expiry: now.Add(time.Second), User: "ann", Holder: "h", One: true}
+	text := s.Sign(g)
+	if got, err := s.Verify(query(t, text), now); err != nil || !got.One || got.Perm != g.Perm || got.Prefix != g.Prefix || got.User != g.User || got.Holder != g.Holder {
+		t.Errorf("%+v %v", got, err)
+	}
+	for name, ok := range map[string]bool{"a/b": true, "a/b/": false, "a/b/c": false, "a": false, "": false, "a/bc": false} {
+		if err := s.Check(query(t, text), "box", name, "b", now); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, perm := range []string{"w", "r", "d", "l", "o"} {
+		if err := s.Check(query(t, text), "box", "a/b", perm, now); berth.CodeOf(err) != berth.Denied {
+			t.Errorf("%s with a grant of blocks: %v", perm, err)
+		}
+	}
+	if err := (front.Grant{Container: "box", Perm: "w"}).Allows("box", "a", "b"); err != nil {
+		t.Errorf("who may write a blob may not write its blocks: %v", err)
+	}
+	wide := query(t, text)
+	wide.Set("sp", "b")
+	if _, err := s.Verify(wide, now); berth.CodeOf(err) != berth.Unauthenticated {
+		t.Errorf("the grant of one blob becomes that of a folder: %v", err)
+	}
+}
+
 // What a signature allows is exactly what was granted: no more, no less, not longer.
 func TestGrantLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,0 +1,114 @@
+package app_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// signing is a server with an MLflow client, and what is sent to addresses that it signed.
+type signing struct {
+	*server
+	t     *testing.T
+	admin *tracker
+}
+
+func startSigning(t *testing.T) *signing {
+	home := shortHome(t)
+	s := start(t, home)
+	return &signing{s, t, trackerOf(t, map[string]string{
+		"MLFLOW_TRACKING_SERVER_CERT_PATH": filepath.Join(home, "tls", "ca.pem"),
+		"MLFLOW_TRACKING_URI":              s.app.URL + "/mlflow/v2.0" + s.ws, "MLFLOW_TRACKING_TOKEN": s.app.Token,
+	})}
+}
+
+// want calls a server's MLflow API and wants it to answer with a status.
+func (s *signing) want(k *tracker, status int, method, path string, body any) map[string]any {
+	s.t.Helper()
+	code, m := k.do(method, path, body)
+	if code != status {
+		s.t.Fatalf("%s %s %v: %d %v, want %d", method, path, body, code, m, status)
+	}
+	return m
+}
+
+// put sends bytes to an address without a token.
+func (s *signing) put(status int, what, address string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, address, strings.NewReader("bytes"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp, err := s.admin.http.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != status {
+		s.t.Errorf("%s: %s (%s), want %d", what, resp.Status, resp.Header.Get("x-ms-error-code"), status)
+	}
+}
+
+// parts asks for the address of the one part of an upload.
+func (s *signing) parts(k *tracker, folder, name string) (address, id string) {
+	s.t.Helper()
+	up := s.want(k, 200, "POST", "/api/2.0/mlflow-artifacts/mpu/create/"+folder, map[string]any{"path": name, "num_parts": 1})
+	return at(up, "credentials", 0, "url").(string), up["upload_id"].(string)
+}
+
+// upload asks for the address of a file of a run, as Azure's plugin does.
+func (s *signing) upload(k *tracker, run, name string) string {
+	s.t.Helper()
+	m := s.want(k, 200, "POST", "/api/2.0/berth/history/"+run+"/artifacts/batch/metadata", map[string]any{"paths": []any{map[string]any{"path": name}}})
+	return at(m, "artifactContentInformation", name, "contentUri").(string)
+}
+
+// newRun is a run of nobody's job.
+func (s *signing) newRun(k *tracker) string {
+	s.t.Helper()
+	return at(s.want(k, 200, "POST", mlflowAPI+"runs/create", map[string]any{"experiment_id": "0"}), "run", "info", "run_id").(string)
+}
+
+// TestSignedAddressIsOfOneFile: what is signed for tracking opens one file, and that only for what
+// it was asked for: neither files below its name, nor the file itself where it is for parts.
+func TestSignedAddressIsOfOneFile(t *testing.T) {
+	s := startSigning(t)
+	run := s.newRun(s.admin)
+	root := "0/" + run + "/artifacts"
+	below := func(address string) string {
+		place, query, _ := strings.Cut(address, "?")
+		return place + "/model.pkl?" + query
+	}
+	part, id := s.parts(s.admin, root, "model")
+	plain, _, _ := strings.Cut(part, "&comp=")
+	s.put(403, "a file below the name of parts", below(plain))
+	s.put(403, "a part of a file below", below(part))
+	s.put(403, "the file itself by the address of a part", plain)
+	s.put(403, "a list of parts by the address of a part", plain+"&comp=blocklist")
+	s.put(403, "files below by the address of a part", plain+"&comp=pack")
+	s.put(403, "metadata by the address of a part", plain+"&comp=metadata")
+	s.put(201, "a part", part)
+	parts := []any{map[string]any{"part_number": 1}}
+	s.want(s.admin, 200, "POST", "/api/2.0/mlflow-artifacts/mpu/complete/"+root, map[string]any{"path": "model", "upload_id": id, "parts": parts})
+	if _, m := s.admin.do("GET", "/api/2.0/mlflow-artifacts/artifacts/"+root+"/model", nil); m["raw"] != "bytes" {
+		t.Errorf("the file is %v", m)
+	}
+
+	file := s.upload(s.admin, run, "d")
+	s.put(403, "a file below", below(file))
+	s.put(403, "files below", file+"&comp=pack")
+	s.put(403, "files below that are reused", file+"&comp=reuse")
+	s.put(201, "a part of a file", file+"&comp=block&blockid=MDAx")
+	s.put(201, "a file", file)
+	read := at(s.want(s.admin, 200, "GET", "/api/2.0/berth/history/"+run+"/artifacts/contentinfo?path=d", nil), "contentUri").(string)
+	s.put(403, "a file that is for reading", read)
+	for _, address := range []string{below(read), read + "&comp=tree", below(strings.Replace(read, "/d?", "?", 1))} {
+		if code, m := (&tracker{t, address, "", s.admin.http}).do("GET", "", nil); code != 403 {
+			t.Errorf("%s: %d %v", address, code, m)
+		}
+	}
+	if code, m := (&tracker{t, read, "", s.admin.http}).do("GET", "", nil); code != 200 || m["raw"] != "bytes" {
+		t.Errorf("the file is read as %d %v", code, m)
+	}
+}
