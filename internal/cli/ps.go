@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -263,7 +265,20 @@ func metricCell(metrics map[string]client.Point, name string) cell {
 	if !ok {
 		return cell{}
 	}
-	return cell{clip(oneLine(p.Key), 20) + " " + number(p.Float()), cyan}
+	return cell{oneLine(p.Key) + " " + number(p.Float()), cyan}
+}
+
+// clipKey shortens the key of a metric that its value follows.
+func clipKey(text string, n int) string {
+	at := strings.LastIndex(text, " ")
+	if at < 0 || utf8.RuneCountInString(text) <= n {
+		return clip(text, n)
+	}
+	room := n - utf8.RuneCountInString(text[at:])
+	if room < 2 {
+		return clip(strings.TrimSpace(text[at:]), n)
+	}
+	return clip(text[:at], room) + text[at:]
 }
 
 // lastWord is what is to be said of a job at the end of its line: the reason it does not run, or
@@ -276,7 +291,10 @@ func lastWord(j *client.Job) string {
 }
 
 func (s *session) printJobs(jobs []*client.Job, steps map[string]*client.Job, metrics map[string]client.Point, now time.Time) error {
-	t := table{header: []string{"NAME", "STATUS", "COMPUTE", "TIME", "CREATED", "METRIC", "COMMAND OR REASON"}}
+	t := table{
+		header: []string{"NAME", "STATUS", "COMPUTE", "TIME", "CREATED", "METRIC", "COMMAND OR REASON"},
+		flex:   [][]flexible{{{5, 10, clipKey}, {6, 10, nil}}, {{0, 12, nil}, {2, 7, nil}}},
+	}
 	add := func(name string, cells ...cell) {
 		last := len(cells) - 1
 		if len(metrics) > 0 {
@@ -285,7 +303,7 @@ func (s *session) printJobs(jobs []*client.Job, steps map[string]*client.Job, me
 		t.add(cells...)
 	}
 	if len(metrics) == 0 {
-		t.header = slices.Delete(t.header, 5, 6)
+		t.drop(5)
 	}
 	for _, j := range jobs {
 		st := j.State()
