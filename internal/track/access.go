@@ -263,24 +263,3 @@ func (w *workspace) namesOf(f file) []nameOf {
 	}
 	return []nameOf{{path: f.path}}
 }
-
-// mayRegister refuses versions of files that the job may not read: whoever loads a registered model
-// reads them.
-func (c *call) mayRegister(v *version) error {
-	if c.who.Job == "" {
-		return nil
-	}
-	uri := c.inRun(v.URI)
-	if strings.HasPrefix(uri, runsScheme) { // whoever makes that run later would have its files read
-		return refuse(denied, "The token of job %s does not register files of a run that is not there: %s", c.who.Job, v.URI)
-	}
-	p, ours := proxied(uri)
-	if !ours {
-		return nil
-	}
-	p, err := safePath(p)
-	if err != nil {
-		return err
-	}
-	return c.mayFile(c.fileAt(p), false)
-}

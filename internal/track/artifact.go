@@ -84,6 +84,27 @@ func (w *workspace) fileAt(p string) file {
 	return f
 }
 
+// fileIn is the file with a name in a container of the workspace. Jobs have folders in both.
+func (w *workspace) fileIn(container, name string) file {
+	if container != w.Artifacts {
+		rest, _ := strings.CutPrefix(name, locate.OutputRoot)
+		id, _, _ := strings.Cut(rest, "/")
+		return file{container: container, name: name, run: w.run(id)}
+	}
+	if p, ok := strings.CutPrefix(name, otherArtifacts); ok {
+		if f := w.fileAt(p); f.container == container && f.name == name {
+			return f
+		}
+	}
+	if rest, ok := strings.CutPrefix(name, locate.ArtifactPath("")); ok {
+		id, _, _ := strings.Cut(rest, "/")
+		if r := w.run(id); r != nil {
+			return file{container: container, name: name, path: path.Join(r.Experiment, r.ID, "artifacts") + strings.TrimPrefix(rest, id), run: r}
+		}
+	}
+	return file{container: container, name: name}
+}
+
 // inRun is where a file is below the folder of its run: "" for the folder, or a path that begins
 // with a slash. The path at the artifact proxy ends with it.
 func (f file) inRun() string {

@@ -172,15 +172,23 @@ func (c *change) unshare(m *registered, v *version) error {
 	return asset.Delete(c.tx, kindModels, d)
 }
 
+// filesOf is where the server has the files of a version.
+func (w *workspace) filesOf(v *version) (file, bool) {
+	switch {
+	case v.Container != "":
+		return file{container: v.Container, name: v.Folder}, true
+	case v.HeldIn != "":
+		return w.fileIn(v.HeldIn, v.Held), true
+	}
+	p, ours := proxied(w.inRun(v.URI))
+	return w.fileAt(p), ours
+}
+
 // heldAt is the place whose files stay as they are for as long as a version is registered. The root
 // of a run is none: its log goes on.
 func (w *workspace) heldAt(v *version) (file, bool) {
-	if v.Container != "" {
-		return file{container: v.Container, name: v.Folder}, true
-	}
-	p, ours := proxied(w.inRun(v.URI))
-	f := w.fileAt(p)
-	if !ours || !strings.Contains(p, "/") || f.run != nil && f.name == locate.ArtifactPath(f.run.ID) {
+	f, ours := w.filesOf(v)
+	if !ours || v.Container == "" && v.HeldIn == "" && !strings.Contains(f.path, "/") || f.run != nil && f.name == locate.ArtifactPath(f.run.ID) {
 		return file{}, false
 	}
 	return f, true

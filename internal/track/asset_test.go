@@ -2,10 +2,13 @@ package track_test
 
 import (
 	"encoding/json"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track"
 )
@@ -243,4 +246,101 @@ func TestModelComesBackAsItWas(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("the document is %s, %v; want %s", got, err, want)
 	}
+}
+
+// addDatastores makes the workspace's own datastores.
+func (s *server) addDatastores() {
+	s.t.Helper()
+	err := s.db.Update(s.t.Context(), func(tx *store.Tx) error {
+		for name, container := range map[string]string{"workspaceblobstore": "blobs", "workspaceartifactstore": "artifacts"} {
+			d := &store.Doc{Workspace: s.ws.Key, Kind: "datastores", Name: name, Body: []byte(`{}`), Own: []byte(`{"container":"` + container + `"}`)}
+			if err := tx.Insert(d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// write writes a blob as a user does who uploads it to a datastore.
+func (s *server) write(user, container, name, content string) error {
+	s.t.Helper()
+	_, err := s.blobs.Put(blob.WithUser(s.t.Context(), user), container, name, strings.NewReader(content), blob.PutOptions{})
+	return err
+}
+
+// TestDatastoreOfVersionIsHeld: the files of a version that MLflow registers by a path of a
+// datastore stay as they are, as those of a version that is made otherwise, until it is deleted.
+func TestDatastoreOfVersionIsHeld(t *testing.T) {
+	s := start(t, t.TempDir())
+	s.addDatastores()
+	bob := s.as(track.Caller{User: "bob", Write: true})
+	put := func(content string, want berth.Code) {
+		t.Helper()
+		if err := s.write("bob", "blobs", "bobdir/model/MLmodel", content); berth.CodeOf(err) != want {
+			t.Errorf("%s: %v, want %q", content, err, want)
+		}
+	}
+	put("first", "")
+	for _, m := range []string{"azm", "a name, with blanks", "copy"} {
+		bob.must("POST", "registered-models/create", obj{"name": m})
+		source := "azureml://datastores/workspaceblobstore/paths/bobdir/model"
+		if m == "copy" {
+			source = "models:/azm/1"
+		}
+		bob.must("POST", "model-versions/create", obj{"name": m, "source": source})
+		if v := bob.must("GET", "model-versions/get?name="+url.QueryEscape(m)+"&version=1", nil); at(v, "model_version", "source") != source {
+			t.Errorf("the version is %v", v)
+		}
+	}
+	bob.must("POST", "registered-models/rename", obj{"name": "azm", "new_name": "azn"})
+	for _, m := range []string{"azn", "a name, with blanks", "copy"} {
+		put("second", berth.Conflict)
+		bob.must("DELETE", "model-versions/delete", obj{"name": m, "version": "1"})
+	}
+	put("second", "")
+	// What leads elsewhere is the client's business.
+	bob.must("POST", "registered-models/create", obj{"name": "far"})
+	for _, uri := range []string{"datastores/none/paths/x", "subscriptions/a/resourcegroups/b/workspaces/c/datastores/d/paths/e", "jobs/none/outputs/o", "registries/r/models/m/versions/1"} {
+		bob.must("POST", "model-versions/create", obj{"name": "far", "source": "azureml://" + uri})
+	}
+}
+
+// TestJobRegistersByDatastore: also by a path of a datastore a job registers what it may read, and
+// nothing else.
+func TestJobRegistersByDatastore(t *testing.T) {
+	s := start(t, t.TempDir())
+	s.addDatastores()
+	s.addJob("regjob", "ann", "theirs")
+	job := s.as(s.addJob("train", "bob", "mine"))
+	exp := at(job.must("GET", "runs/get?run_id=train", nil), "run", "info", "experiment_id").(string)
+	own := at(job.must("POST", "logged-models", obj{"experiment_id": exp, "name": "own"}), "model", "info", "model_id").(string)
+	job.must("POST", "registered-models/create", obj{"name": "m"})
+	for source, want := range map[string]int{
+		"datastores/workspaceartifactstore/paths/ExperimentRun/dcid.train/f":              200,
+		"datastores/workspaceartifactstore/paths/mlflow/" + exp + "/models/" + own + "/f": 200,
+		"datastores/workspaceblobstore/paths/azureml/train/out":                           200,
+		"jobs/train/outputs/artifacts/paths/f":                                            200,
+		"datastores/workspaceartifactstore/paths/ExperimentRun/dcid.regjob/outputs":       403,
+		"Datastores/WorkspaceArtifactStore/Paths/ExperimentRun/dcid.regjob/outputs":       403,
+		"jobs/regjob/outputs/artifacts/paths/outputs":                                     403,
+		"jobs/none/outputs/artifacts":                                                     403,
+		"datastores/none/paths/x":                                                         403,
+		"datastores/workspaceartifactstore/paths/":                                        403,
+		"datastores/workspaceartifactstore/paths/ExperimentRun":                           403,
+		"datastores/workspaceartifactstore/paths/mlflow/" + exp:                           403,
+		"datastores/workspaceblobstore/paths/azureml":                                     403,
+		"datastores/workspaceblobstore/paths/azureml/regjob/out":                          403,
+		"datastores/workspaceblobstore/paths/bobdir/model":                                403,
+	} {
+		job.want(want, "POST", "model-versions/create", obj{"name": "m", "source": "azureml://" + source})
+	}
+	// A version that somebody registered is open to all jobs.
+	ann := s.as(track.Caller{User: "ann", Write: true})
+	ann.must("POST", "registered-models/create", obj{"name": "anns"})
+	ann.must("POST", "model-versions/create", obj{"name": "anns", "source": "azureml://datastores/workspaceartifactstore/paths/ExperimentRun/dcid.regjob/outputs"})
+	job.must("POST", "model-versions/create", obj{"name": "m", "source": "models:/anns/1"})
 }

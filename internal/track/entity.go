@@ -150,6 +150,9 @@ type version struct {
 	// its files are if it was not MLflow that made it, see asset.go.
 	Asset             bool   `json:",omitempty"`
 	Container, Folder string `json:",omitempty"`
+	// HeldIn and Held are the container and the path of the files of a version that MLflow
+	// registered by an azureml URI, if they are in a container of the workspace.
+	HeldIn, Held string `json:",omitempty"`
 }
 
 func (v *version) place() (kind, name, number, hash, parent string) {

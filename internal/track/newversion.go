@@ -124,6 +124,9 @@ func (c *call) addVersion(x *change, m *registered, v *version, number func(next
 	if err != nil {
 		return err
 	}
+	if err := c.findFiles(x, v); err != nil {
+		return err
+	}
 	if err := c.mayRegister(v); err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (c *call) addVersion(x *change, m *registered, v *version, number func(next
 
 // placeVersion finds where the files of a new version are, and the logged model it is made of.
 func (c *call) placeVersion(x *change, v *version) (*loggedModel, error) {
-	v.URI = v.Source
+	v.URI, v.HeldIn, v.Held = v.Source, "", ""
 	id := v.ModelID
 	if rest, ok := strings.CutPrefix(v.Source, "models:/"); ok {
 		rest = strings.TrimPrefix(rest, "/")
@@ -168,7 +171,7 @@ func (c *call) placeVersion(x *change, v *version) (*loggedModel, error) {
 			if err != nil {
 				return nil, invalid("Unable to fetch model from model URI source artifact location '%s'. Error: %v", v.Source, err)
 			}
-			v.URI = from.URI
+			v.URI, v.HeldIn, v.Held = from.URI, from.HeldIn, from.Held
 		} else {
 			id = rest
 		}

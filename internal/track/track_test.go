@@ -32,6 +32,8 @@ type server struct {
 	ws   track.Workspace
 	who  track.Caller
 	stop func()
+
+	blobs *blob.Store
 }
 
 func start(t testing.TB, dir string) *server {
@@ -44,7 +46,7 @@ func start(t testing.TB, dir string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, dir: dir, db: db, ws: track.Workspace{Of: ofTests, Key: ofTests.Key(), Storage: locate.Storage{ID: "id", Blobs: "blobs", Artifacts: "artifacts"}}, who: track.Caller{User: "u", Write: true}}
+	s := &server{t: t, dir: dir, db: db, blobs: blobs, ws: track.Workspace{Of: ofTests, Key: ofTests.Key(), Storage: locate.Storage{ID: "id", Blobs: "blobs", Artifacts: "artifacts"}}, who: track.Caller{User: "u", Write: true}}
 	err = db.Update(t.Context(), func(tx *store.Tx) error {
 		d, err := tx.Get("", "workspaces", s.ws.Key, "")
 		if err != nil {

@@ -1,0 +1,56 @@
+package track
+
+import (
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// findFiles finds where the files of a new version with an azureml URI are. Those outside the
+// containers of the workspace are the client's business.
+func (c *call) findFiles(x *change, v *version) error {
+	uri := c.inRun(v.URI)
+	if schemeOf(uri) != "azureml" || v.HeldIn != "" {
+		return nil
+	}
+	p, err := c.s.Locator.Resolve(x.tx, x.w.Of, v.User, uri)
+	switch {
+	case berth.CodeOf(err) == berth.Internal:
+		return err
+	case p.Ours() && (p.Container == c.Blobs || p.Container == c.Artifacts):
+		v.HeldIn, v.Held = p.Container, strings.Trim(p.Name, "/")
+	case c.who.Job != "" && (err != nil || p.Ours()) && !v.ofVersion():
+		return refuse(denied, "The token of job %s does not register files that are not in this workspace: %s", c.who.Job, v.URI)
+	}
+	return nil
+}
+
+// ofVersion says whether a version is made of another one, or of a logged model.
+func (v *version) ofVersion() bool { return strings.HasPrefix(v.Source, "models:/") }
+
+// mayRegister refuses versions of files that the job may not read: whoever loads a registered model
+// reads them.
+func (c *call) mayRegister(v *version) error {
+	if c.who.Job == "" {
+		return nil
+	}
+	uri := c.inRun(v.URI)
+	if strings.HasPrefix(uri, runsScheme) { // whoever makes that run later would have its files read
+		return refuse(denied, "The token of job %s does not register files of a run that is not there: %s", c.who.Job, v.URI)
+	}
+	if v.HeldIn != "" {
+		if id, _, ok := inRunOf(v.URI); ok && c.mayRun(c.run(id)) == nil || v.ofVersion() {
+			return nil
+		}
+		return c.mayFile(c.fileIn(v.HeldIn, v.Held), false)
+	}
+	p, ours := proxied(uri)
+	if !ours {
+		return nil
+	}
+	p, err := safePath(p)
+	if err != nil {
+		return err
+	}
+	return c.mayFile(c.fileAt(p), false)
+}
