@@ -14,11 +14,11 @@ var sparks = []rune("▁▂▃▄▅▆▇█")
 
 // spark is values as a line of bars. What is not a number is a blank.
 func spark(values []float64) string {
-	low, high := extent(values)
+	low, high, _ := extent(values)
 	out := make([]rune, len(values))
 	for i, v := range values {
 		switch {
-		case math.IsNaN(v) || math.IsInf(v, 0):
+		case !finite(v):
 			out[i] = ' '
 		case high == low:
 			out[i] = sparks[0]
@@ -29,13 +29,15 @@ func spark(values []float64) string {
 	return string(out)
 }
 
-// extent is the least and the greatest of the finite values, 0 and 0 where there are none.
-func extent(values []float64) (low, high float64) {
-	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
-	if len(finite) == 0 {
-		return 0, 0
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// extent is the least and the greatest of the finite values, if there are any.
+func extent(values []float64) (low, high float64, ok bool) {
+	values = slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !finite(v) })
+	if len(values) == 0 {
+		return 0, 0, false
 	}
-	return slices.Min(finite), slices.Max(finite)
+	return slices.Min(values), slices.Max(values), true
 }
 
 // A curve is one line of a chart.
@@ -54,8 +56,8 @@ func chart(curves []curve, width, height int) string {
 			values, steps = append(values, p.Float()), append(steps, float64(p.Step))
 		}
 	}
-	low, high := extent(values)
-	first, last := extent(steps)
+	low, high, _ := extent(values)
+	first, last, _ := extent(steps)
 	top, bottom := number(high), number(low)
 	margin := max(len(top), len(bottom))
 	width = max(10, width-margin-3)
@@ -71,7 +73,7 @@ func chart(curves []curve, width, height int) string {
 	}
 	for i, c := range curves {
 		for _, p := range c.points {
-			if v := p.Float(); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			if v := p.Float(); finite(v) {
 				rows[height-1-at(v, low, high, height)][at(float64(p.Step), first, last, width)] = marks[i%len(marks)]
 			}
 		}

@@ -174,15 +174,29 @@ func (s *session) listMetrics(ctx context.Context, c *client.Client, id string, 
 		s.say("run %s has logged no metrics", id)
 		return nil
 	}
-	t := table{header: []string{"METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "TREND"}}
-	for _, row := range rows {
-		values := make([]float64, len(row.Points))
-		for i, p := range row.Points {
-			values[i] = p.Float()
+	return s.printMetrics(rows)
+}
+
+func (s *session) printMetrics(rows []metricRow) error {
+	t := table{
+		header: []string{"METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "TREND"},
+		flex:   [][]flexible{{{column: 5, least: 10}}, {{column: 0, least: 10}}},
+	}
+	values := make([][]float64, len(rows))
+	for i, row := range rows {
+		for _, p := range row.Points {
+			values[i] = append(values[i], p.Float())
 		}
-		low, high := extent(values)
-		t.add(cell{row.Key, ""}, cell{fmt.Sprint(row.Latest), cyan}, cell{fmt.Sprint(row.Step), dim}, cell{number(low), ""}, cell{number(high), ""},
-			cell{spark(means(values, sparkWidth)), ""})
+		least, greatest := "", ""
+		if low, high, ok := extent(values[i]); ok {
+			least, greatest = number(low), number(high)
+		}
+		t.add(cell{oneLine(row.Key), ""}, cell{rounded(row.Latest), cyan}, cell{fmt.Sprint(row.Step), dim}, cell{least, ""}, cell{greatest, ""},
+			cell{spark(means(values[i], sparkWidth)), ""})
+	}
+	room := t.fit(s.out.width())[5] // narrow lines are drawn again, so that none loses its end
+	for i := range rows {
+		t.rows[i][5].text = spark(means(values[i], min(room, sparkWidth)))
 	}
 	return s.printRows(t)
 }
@@ -196,7 +210,7 @@ func means(values []float64, n int) []float64 {
 	for i := range out {
 		sum, count := 0.0, 0
 		for _, v := range values[i*len(values)/n : (i+1)*len(values)/n] {
-			if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			if finite(v) {
 				sum, count = sum+v, count+1
 			}
 		}
@@ -226,15 +240,39 @@ func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs, keys 
 				}
 			}
 		}
-		if len(p) == 0 {
+		odd := 0
+		for _, q := range p {
+			if !finite(q.Float()) {
+				odd++
+			}
+		}
+		switch {
+		case len(p) == 0:
 			s.say("nothing was logged as %s", key)
+			continue
+		case odd == len(p):
+			s.say("%s has no finite values: there is nothing to draw", legible(key))
 			continue
 		}
 		if _, err := fmt.Fprintf(s.out, "%s\n%s", s.paint(s.out, bold, legible(key)), chart(curves, width, chartHeight)); err != nil {
 			return err
 		}
+		if odd > 0 {
+			fmt.Fprintf(s.out, "%d of %d %spoints are not finite\n", odd, len(p), sampled(p))
+		}
 	}
 	return nil
+}
+
+// sampled says whether a chart of points may leave some out.
+func sampled(points []client.Point) string {
+	of := map[string]int{}
+	for _, p := range points {
+		if of[p.Run]++; of[p.Run] >= chartPoints {
+			return "sampled "
+		}
+	}
+	return ""
 }
 
 // watchMetrics prints the points of a run as they come, until it has ended.
