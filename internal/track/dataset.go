@@ -72,15 +72,6 @@ func (c *change) removeApart(r *run) error {
 	return nil
 }
 
-// turnFor waits for a turn to send a run, if it has long datasets: they are in memory for as long
-// as the client takes to read them.
-func (c *call) turnFor(r *run) (done func(), err error) {
-	if r.Apart == 0 {
-		return func() {}, nil
-	}
-	return c.s.texts.take(c.ctx, c.who.User)
-}
-
 // datasets are the datasets of a run with all of their texts.
 func (c *call) datasets(r *run) ([]datasetInput, error) {
 	if r.Apart == 0 {

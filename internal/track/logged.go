@@ -91,7 +91,7 @@ func createLogged(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.loggedAnswer(m)
+	return map[string]any{"model": c.loggedView(m)}, nil
 }
 
 func checkLoggedParam(p pair) error {
@@ -104,65 +104,76 @@ func checkLoggedParam(p pair) error {
 	return checkLength("Param value", maxParamValue, p.Value)
 }
 
-// loggedAnswer is a logged model as answers have it.
+// loggedAnswer answers with a logged model.
 func (c *call) loggedAnswer(m *loggedModel) (any, error) {
 	room := maxModelPoints
-	v, err := c.loggedView(m, &room)
-	return map[string]any{"model": v}, err
+	return c.sendOne("model", func(out *listWriter) error { return c.addLogged(out, m, &room) })
 }
 
 // maxModelPoints bounds the points of whole metrics in an answer about logged models. Of each
 // metric that has more than are left, the answer has the latest point, which does not count.
 const maxModelPoints = 25_000
 
+// addLogged writes a logged model as answers have it.
+func (c *call) addLogged(out *listWriter, m *loggedModel, room *int) error {
+	done, err := c.turnFor(m.size + c.seriesSize(m.ID))
+	if err != nil {
+		return err
+	}
+	defer done()
+	return out.addWith(c.loggedView(m), func(add func(metricView) error) error { return c.modelMetrics(m, room, add) })
+}
+
 // modelMetrics are the points of a model's metrics, as many as there is room for.
-func (c *call) modelMetrics(m *loggedModel, room *int) (out []metricView, err error) {
+func (c *call) modelMetrics(m *loggedModel, room *int, add func(metricView) error) error {
 	for _, s := range c.points.Latest(m.ID) {
 		if s.Count > int64(*room) {
-			out = append(out, modelMetric(m.ID, s.Key, s.Latest))
+			if err := add(modelMetric(m.ID, s.Key, s.Latest)); err != nil {
+				return err
+			}
 			continue
 		}
 		r, err := c.reader(m.ID, s.Key)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		err = c.pieces(r, func(p []points.Point) (bool, error) {
 			*room -= len(p)
 			for _, q := range p {
-				out = append(out, modelMetric(m.ID, s.Key, q))
+				if err := add(modelMetric(m.ID, s.Key, q)); err != nil {
+					return false, err
+				}
 			}
 			return true, nil
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }
 
-func (c *call) loggedView(m *loggedModel, room *int) (map[string]any, error) {
-	info := map[string]any{
+type loggedView struct {
+	Info map[string]any `json:"info"`
+	Data struct {
+		Params []pair `json:"params,omitempty"`
+	} `json:"data"` // the last, see [listWriter.addWith]
+}
+
+// loggedView is a logged model as answers have it, without its metrics.
+func (c *call) loggedView(m *loggedModel) loggedView {
+	v := loggedView{Info: map[string]any{
 		"model_id": m.ID, "experiment_id": m.Experiment, "name": m.Name, "creation_timestamp_ms": m.Created,
 		"last_updated_timestamp_ms": m.Updated, "artifact_uri": c.shownBelow(m.URI, m.Experiment, m.ID), "status": m.Status, "model_type": m.Type, "source_run_id": m.Run,
-	}
+	}}
 	if m.Message != "" {
-		info["status_message"] = m.Message
+		v.Info["status_message"] = m.Message
 	}
 	if len(m.Tags) > 0 {
-		info["tags"] = pairsOf(m.Tags)
+		v.Info["tags"] = pairsOf(m.Tags)
 	}
-	data := map[string]any{}
-	if len(m.Params) > 0 {
-		data["params"] = pairsOf(m.Params)
-	}
-	metrics, err := c.modelMetrics(m, room)
-	if err != nil {
-		return nil, err
-	}
-	if len(metrics) > 0 {
-		data["metrics"] = metrics
-	}
-	return map[string]any{"info": info, "data": data}, nil
+	v.Data.Params = pairsOf(m.Params)
+	return v
 }
 
 func getLogged(c *call) (any, error) {

@@ -221,13 +221,7 @@ func searchLogged(c *call) (any, error) {
 		models = c.sortLogged(models, orders)
 	}
 	room := maxModelPoints
-	return sendPage(c, s, "models", models, func(m *loggedModel, send func(any) error) error {
-		v, err := c.loggedView(m, &room)
-		if err != nil {
-			return err
-		}
-		return send(v)
-	})
+	return sendPage(c, s, "models", models, func(out *listWriter, m *loggedModel) error { return c.addLogged(out, m, &room) })
 }
 
 // sortLogged sorts models that are in their default order.

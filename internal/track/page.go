@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// sendPage answers with a page of what was found, under a name. each sends one thing as clients see
+// sendPage answers with a page of what was found, under a name. add writes one thing as clients see
 // it: those that read slowly do not keep whole answers in the server's memory.
-func sendPage[T any](c *call, s *search, name string, found []T, each func(x T, send func(view any) error) error) (any, error) {
+func sendPage[T any](c *call, s *search, name string, found []T, add func(out *listWriter, x T) error) (any, error) {
 	found, next := page(found, s.from, s.limit, s.query)
 	out := c.listWriter(name)
 	for _, x := range found {
-		if err := each(x, out.add); err != nil {
+		if err := add(out, x); err != nil {
 			return nil, err
 		}
 	}

@@ -53,10 +53,10 @@ func searchRegistered(c *call) (any, error) {
 	found = slices.DeleteFunc(found, func(m *registered) bool { return !s.meets(m.matches) })
 	slices.SortFunc(found, func(a, b *registered) int { return strings.Compare(a.Name, b.Name) })
 	found = sortBy(found, s.orders, (*registered).rank)
-	return sendPage(c, s, "registered_models", found, func(m *registered, send func(any) error) error {
+	return sendPage(c, s, "registered_models", found, func(out *listWriter, m *registered) error {
 		var view any
 		c.view(func(x *index) { view = registeredView(m, x.versions[m.ID]) })
-		return send(view)
+		return out.add(view)
 	})
 }
 
@@ -138,5 +138,5 @@ func searchVersions(c *call) (any, error) {
 		s.orders = []order{{key: "last_updated_timestamp", desc: true}}
 	}
 	found = sortBy(found, s.orders, modelVersion.rank)
-	return sendPage(c, s, "model_versions", found, func(x modelVersion, send func(any) error) error { return send(versionView(x.m, x.v)) })
+	return sendPage(c, s, "model_versions", found, func(out *listWriter, x modelVersion) error { return out.add(versionView(x.m, x.v)) })
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/track/points"
 )
 
 const (
@@ -159,7 +160,8 @@ func createRun(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.runAnswer(r)
+	v, err := c.runView(r)
+	return map[string]any{"run": v}, err
 }
 
 // runInfo is the part of a run that is about itself.
@@ -176,10 +178,9 @@ type runInfo struct {
 	ID         string `json:"run_id"`
 }
 
-type runData struct {
-	Metrics []metricView `json:"metrics,omitempty"`
-	Params  []pair       `json:"params,omitempty"`
-	Tags    []pair       `json:"tags,omitempty"`
+type runData struct { // its metrics are added
+	Params []pair `json:"params,omitempty"`
+	Tags   []pair `json:"tags,omitempty"`
 }
 
 type runInputs struct {
@@ -197,9 +198,9 @@ type runOutputs struct {
 
 type runView struct {
 	Info    runInfo     `json:"info"`
-	Data    runData     `json:"data"`
 	Inputs  runInputs   `json:"inputs"`
 	Outputs *runOutputs `json:"outputs,omitempty"`
+	Data    runData     `json:"data"` // the last, see [listWriter.addWith]
 }
 
 func (c *call) runInfo(r *run) runInfo {
@@ -210,19 +211,46 @@ func (c *call) runInfo(r *run) runInfo {
 }
 
 func (c *call) runAnswer(r *run) (any, error) {
-	v, err := c.runView(r)
-	return map[string]any{"run": v}, err
+	return c.sendOne("run", func(out *listWriter) error { return c.addRun(out, r) })
 }
 
-// runView is a run as answers have it.
+// addRun writes a run as answers have it.
+func (c *call) addRun(out *listWriter, r *run) error {
+	done, err := c.turnFor(r.size + r.Apart + c.seriesSize(r.ID))
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := c.runView(r)
+	if err != nil {
+		return err
+	}
+	return out.addWith(v, func(add func(metricView) error) error {
+		for _, s := range c.points.Latest(r.ID) {
+			if err := add(viewOf(s.Key, s.Latest)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+const summarySize = 48 // of a points.Summary in memory, in bytes
+
+// seriesSize is how many bytes the summaries of a run's or model's series take up in memory.
+func (c *call) seriesSize(owner string) (n int) {
+	c.points.View(func(v points.View) {
+		v.Each(owner, func(string, points.Point) { n += summarySize })
+	})
+	return n
+}
+
+// runView is a run as answers have it, without its metrics.
 func (c *call) runView(r *run) (runView, error) {
 	v := runView{Info: c.runInfo(r), Data: runData{Params: pairsOf(r.Params), Tags: pairsOf(r.Tags)}}
 	var err error
 	if v.Inputs.Datasets, err = c.datasets(r); err != nil {
 		return v, err
-	}
-	for _, s := range c.points.Latest(r.ID) {
-		v.Data.Metrics = append(v.Data.Metrics, viewOf(s.Key, s.Latest))
 	}
 	for _, id := range r.ModelInputs {
 		v.Inputs.Models = append(v.Inputs.Models, modelInput{id})
@@ -240,9 +268,6 @@ func getRun(c *call) (any, error) {
 	}
 	r, err := c.runOf(id)
 	if err != nil {
-		return nil, err
-	}
-	if c.after, err = c.turnFor(r); err != nil {
 		return nil, err
 	}
 	return c.runAnswer(r)

@@ -205,18 +205,7 @@ func searchRuns(c *call) (any, error) {
 	if s.from < len(found) {
 		s.limit = min(s.limit, withTexts(found[s.from:min(len(found), s.from+s.limit)]))
 	}
-	return sendPage(c, s, "runs", found, func(r *run, send func(any) error) error {
-		done, err := c.turnFor(r)
-		if err != nil {
-			return err
-		}
-		defer done()
-		v, err := c.runView(r)
-		if err != nil {
-			return err
-		}
-		return send(v)
-	})
+	return sendPage(c, s, "runs", found, c.addRun)
 }
 
 var experimentGrammar = &grammar{
@@ -299,5 +288,5 @@ func searchExperiments(c *call) (any, error) {
 	found = slices.DeleteFunc(found, func(e *experiment) bool { return !s.meets(e.matches) || c.mayExperiment(e.ID) != nil })
 	slices.SortFunc(found, func(a, b *experiment) int { return strings.Compare(a.ID, b.ID) })
 	found = sortBy(found, s.orders, (*experiment).rank)
-	return sendPage(c, s, "experiments", found, func(e *experiment, send func(any) error) error { return send(e.view()) })
+	return sendPage(c, s, "experiments", found, func(out *listWriter, e *experiment) error { return out.add(e.view()) })
 }

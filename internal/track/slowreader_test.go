@@ -2,6 +2,7 @@ package track_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -62,21 +63,83 @@ func TestPagesAreSentInPieces(t *testing.T) {
 	}
 }
 
-// TestLongDatasetsWaitTheirTurn: however many clients of a user read a run with long datasets
-// slowly, few answers are in memory; others' are sent.
-func TestLongDatasetsWaitTheirTurn(t *testing.T) {
+// TestLongMetricsAreSentInPieces: however many metrics a run or model has, an answer with one of
+// them is not kept whole while a client reads it.
+func TestLongMetricsAreSentInPieces(t *testing.T) {
 	s := start(t, t.TempDir())
-	run := s.newRun("0", nil)
-	s.must("POST", "runs/log-inputs", obj{"run_id": run, "datasets": []obj{{"dataset": obj{"name": "d", "digest": "1", "source_type": "local", "source": "here", "profile": strings.Repeat("p", 1<<20)}}}})
-	for _, call := range []struct{ method, path, body string }{
-		{"GET", "runs/get?run_id=" + run, ""},
-		{"POST", "runs/search", `{"experiment_ids": ["0"]}`},
+	run := s.newRun("0", obj{"tags": []obj{{"key": "t", "value": "v"}}})
+	model := at(s.must("POST", "logged-models", obj{"experiment_id": "0", "name": "m"}), "model", "info", "model_id").(string)
+	const batches, each = 4, 1000
+	for i := range batches {
+		var ofModel, ofRun []obj
+		for j := range each {
+			ofModel = append(ofModel, obj{"key": strings.Repeat("k", 250), "value": i, "timestamp": j, "model_id": model, "dataset_name": strings.Repeat("\x01", 500), "dataset_digest": strings.Repeat("d", 36)})
+			ofRun = append(ofRun, obj{"key": fmt.Sprintf("%d/%d/", i, j) + strings.Repeat("k", 240), "value": 1, "timestamp": 1})
+		}
+		s.must("POST", "runs/log-batch", obj{"run_id": run, "metrics": ofRun})
+		s.must("POST", "runs/log-batch", obj{"run_id": s.newRun("0", nil), "metrics": ofModel})
+	}
+	for _, c := range []struct{ method, path, body, in, id, of string }{
+		{"GET", "runs/get?run_id=" + run, "", "run", "run_id", run},
+		{"POST", "runs/search", `{"experiment_ids": ["0"], "filter": "tags.t = 'v'"}`, "runs", "run_id", run},
+		{"GET", "logged-models/" + model, "", "model", "model_id", model},
+		{"PATCH", "logged-models/" + model + "/tags", `{"tags": [{"key": "a", "value": "b"}]}`, "model", "model_id", model},
+		{"POST", "logged-models/search", `{"experiment_ids": ["0"]}`, "models", "model_id", model},
 	} {
-		s.longDatasetsWait(run, call.method, call.path, call.body)
+		r := httptest.NewRequest(c.method, "http://h/api/2.0/mlflow/"+c.path, strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "application/json")
+		rec := httptest.NewRecorder()
+		w := &reluctant{ResponseWriter: rec}
+		s.s.Serve(w, r, s.ws, s.who, r.URL.EscapedPath())
+		var got obj
+		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != 200 {
+			t.Fatalf("%s: %d %v", c.path, rec.Code, err)
+		}
+		item := got[c.in]
+		if l, ok := item.([]any); ok {
+			item = l[0]
+		}
+		metrics, _ := at(item, "data", "metrics").([]any)
+		if at(item, "info", c.id) != c.of || len(metrics) != batches*each || at(metrics[each], "timestamp") == nil {
+			t.Errorf("%s: %v with %d metrics", c.path, at(item, "info"), len(metrics))
+		}
+		if w.largest > 256<<10 {
+			t.Errorf("%s: sent %d bytes of %d at once", c.path, w.largest, rec.Body.Len())
+		}
 	}
 }
 
-func (s *server) longDatasetsWait(run, method, path, body string) {
+// TestLargeAnswersWaitTheirTurn: however many clients of a user read a large answer slowly, few are
+// in memory; others' are sent.
+func TestLargeAnswersWaitTheirTurn(t *testing.T) {
+	s := start(t, t.TempDir())
+	var tags []obj
+	for i := range 300 {
+		tags = append(tags, obj{"key": fmt.Sprint("t", i), "value": strings.Repeat("v", 5000)})
+	}
+	long := s.newRun("0", obj{"tags": tags})
+	experiment := s.must("POST", "experiments/create", obj{"name": "e", "tags": tags})["experiment_id"].(string)
+	run := s.newRun(experiment, nil)
+	s.must("POST", "runs/log-inputs", obj{"run_id": run, "datasets": []obj{{"dataset": obj{"name": "d", "digest": "1", "source_type": "local", "source": "here", "profile": strings.Repeat("p", 1<<20)}}}})
+	model := at(s.must("POST", "logged-models", obj{"experiment_id": "0", "name": "m", "tags": tags}), "model", "info", "model_id").(string)
+	s.must("POST", "registered-models/create", obj{"name": "M", "tags": tags})
+	for _, call := range []struct{ method, path, body string }{
+		{"GET", "runs/get?run_id=" + run, ""},
+		{"GET", "runs/get?run_id=" + long, ""},
+		{"POST", "runs/search", `{"experiment_ids": ["` + experiment + `"]}`},
+		{"POST", "runs/search", `{"experiment_ids": ["0"]}`},
+		{"GET", "logged-models/" + model, ""},
+		{"POST", "logged-models/search", `{"experiment_ids": ["0"]}`},
+		{"GET", "experiments/get?experiment_id=" + experiment, ""},
+		{"POST", "experiments/search", `{"max_results": 5}`},
+		{"GET", "registered-models/get?name=M", ""},
+		{"POST", "registered-models/search", "{}"},
+	} {
+		s.largeAnswersWait(run, call.method, call.path, call.body)
+	}
+}
+
+func (s *server) largeAnswersWait(run, method, path, body string) {
 	s.t.Helper()
 	t := s.t
 	const readers, turns = 12, 4

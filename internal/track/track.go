@@ -55,14 +55,14 @@ type Service struct {
 
 	histories turns // pieces of long histories
 	drawings  turns // charts of series with falling steps
-	texts     turns // answers with long datasets
+	answers   turns // large ones
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
 func New(o Options) *Service {
 	return &Service{
 		Options: o, spaces: map[string]*workspace{},
-		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, texts: turns{most: turnsOfUser},
+		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, answers: turns{most: turnsOfUser},
 	}
 }
 
@@ -112,8 +112,7 @@ type call struct {
 	path string // of what a route leaves open: an id, an artifact's path
 	// sent says that a part of the answer has been sent: an error breaks it off.
 	sent bool
-	// after, if not nil, is called once the answer has been sent.
-	after func()
+	turn bool // one of the user's turns to send a large answer is the call's
 	params
 }
 
@@ -165,11 +164,6 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 		}
 	}
 	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest}
-	defer func() {
-		if c.after != nil {
-			c.after()
-		}
-	}()
 	if !route.raw {
 		if err := c.readParams(); err != nil {
 			return err
@@ -187,10 +181,12 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 			return err
 		}
 	}
-	b, err := marshal(answer)
+	e := encoder{c: c}
+	b, done, err := e.encode(answer)
 	if err != nil {
 		return err
 	}
+	defer done()
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(b)
 	return nil

@@ -1,13 +1,75 @@
 package track
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"sync"
 )
 
 // turnsOfUser is how many pieces of long histories are read for one user at a time, and how many
-// runs with long datasets are sent.
+// large answers are sent.
 const turnsOfUser = 4
+
+// largeAnswer is how many bytes an answer has, or a thing in a list, to be sent in a turn of the
+// user's: they are in memory for as long as the client takes to read them.
+const largeAnswer = 128 << 10
+
+// turnFor waits for a turn to send so many bytes, if they are many. A call has one turn at a time.
+func (c *call) turnFor(size int) (done func(), err error) {
+	if size < largeAnswer || c.turn {
+		return func() {}, nil
+	}
+	give, err := c.s.answers.take(c.ctx, c.who.User)
+	if err != nil {
+		return nil, err
+	}
+	c.turn = true
+	return func() { c.turn = false; give() }, nil
+}
+
+// An encoder makes JSON of an answer or its parts.
+type encoder struct {
+	c   *call
+	buf bytes.Buffer
+	to  *json.Encoder // to buf
+}
+
+// encode is v as JSON, good until the next is encoded. What turns out to be large is in memory in a
+// turn only, which done gives back.
+func (e *encoder) encode(v any) (b []byte, done func(), err error) {
+	if b, err = e.marshal(v); err != nil {
+		return nil, nil, err
+	}
+	if len(b) < largeAnswer || e.c.turn {
+		return b, func() {}, nil
+	}
+	size := len(b)
+	e.buf = bytes.Buffer{}
+	if done, err = e.c.turnFor(size); err != nil {
+		return nil, nil, err
+	}
+	if b, err = e.marshal(v); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return b, done, nil
+}
+
+func (e *encoder) marshal(v any) ([]byte, error) {
+	if e.to == nil {
+		e.to = json.NewEncoder(&e.buf)
+		e.to.SetEscapeHTML(false)
+	}
+	if e.buf.Cap() > largeAnswer {
+		e.buf = bytes.Buffer{}
+	}
+	e.buf.Reset()
+	if err := e.to.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(e.buf.Bytes(), []byte("\n")), nil
+}
 
 // turns let each user do a few things at a time.
 type turns struct {
