@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // signing is a server with an MLflow client, and what is sent to addresses that it signed.
@@ -110,5 +111,59 @@ func TestSignedAddressIsOfOneFile(t *testing.T) {
 	}
 	if code, m := (&tracker{t, read, "", s.admin.http}).do("GET", "", nil); code != 200 || m["raw"] != "bytes" {
 		t.Errorf("the file is read as %d %v", code, m)
+	}
+}
+
+// TestSignedAddressEndsWithItsRun: an address to write at is good for as long as the job, run or
+// model that the file belonged to when it was signed. Who has the name later has other files.
+func TestSignedAddressEndsWithItsRun(t *testing.T) {
+	s := startSigning(t)
+	_, m := s.do("POST", "/tokens", map[string]any{"name": "bob", "role": "user"})
+	bob := &tracker{t, s.admin.uri, m["token"].(string), s.admin.http}
+	arm := &tracker{t, s.app.URL + s.ws, bob.token, bob.http}
+	job := func(k *tracker, status int) {
+		t.Helper()
+		s.want(k, status, "PUT", "/jobs/nightly", map[string]any{"properties": map[string]any{"jobType": "Command", "command": "true", "computeId": s.ws + "/computes/local"}})
+	}
+	remove := func() { // what bob has deleted
+		t.Helper()
+		s.want(arm, 200, "POST", "/cleanStorage", map[string]any{"kinds": []string{"metrics"}, "before": time.Now().Add(time.Minute)})
+	}
+	job(arm, 201)
+	s.wait("nightly")
+	s.want(bob, 200, "POST", mlflowAPI+"runs/search", map[string]any{"experiment_ids": []any{"0"}}) // shows the run, and does not write it
+	part, _ := s.parts(bob, "0/nightly/artifacts", "big.bin")
+	file := s.upload(bob, "nightly", "model.pkl")
+	s.put(201, "a part of the run of a job", part)
+	s.put(201, "a file of the run of a job", file)
+	s.want(arm, 202, "DELETE", "/jobs/nightly", nil)
+	s.put(403, "a part of the run of a deleted job", part)
+	s.put(403, "a file of the run of a deleted job", file)
+	left := s.upload(bob, "nightly", "model.pkl")
+	s.put(201, "a file of the run that a deleted job left", left)
+
+	admin := &tracker{t, s.app.URL + s.ws, s.admin.token, s.admin.http}
+	job(admin, 409) // its run is bob's
+	s.want(bob, 200, "POST", mlflowAPI+"runs/delete", map[string]any{"run_id": "nightly"})
+	remove()
+	s.put(403, "a file of a removed run", left)
+	job(admin, 201)
+	s.wait("nightly")
+	for what, address := range map[string]string{"part": part, "file": file, "file of the run left": left} {
+		s.put(403, "another's job by the address of a "+what, address)
+	}
+
+	run := s.newRun(bob)
+	model := at(s.want(bob, 200, "POST", mlflowAPI+"logged-models", map[string]any{"experiment_id": "0", "name": "m"}), "model", "info", "model_id").(string)
+	for _, id := range []string{run, model} {
+		address := s.upload(bob, id, "f")
+		s.put(201, "a file of "+id, address)
+		if id == run {
+			s.want(bob, 200, "POST", mlflowAPI+"runs/delete", map[string]any{"run_id": run})
+		} else {
+			s.want(bob, 200, "DELETE", mlflowAPI+"logged-models/"+model, nil)
+		}
+		remove()
+		s.put(403, "a file of "+id+", which was removed", address)
 	}
 }

@@ -203,7 +203,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: a.signer, Watcher: watcher, Log: a.log, Locator: a.at,
 		Front: front.New(a.blobs, a.signer, front.Options{
-			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: a.log,
+			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority, a.db), Log: a.log,
 			Writer: (&locate.Owners{DB: a.db}).Writer, Near: overSocket,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
@@ -240,10 +240,14 @@ func (a *App) openLoops(t *term) error {
 }
 
 // signBlob is an address at which somebody reads or writes one blob. Tracking has decided that they
-// may, also in the folder of a run that is not of a job.
+// may. Whose the folder of a job is, is asked again when the address is used.
 func signBlob(at locate.Locator, signer *front.Signer) func(track.Address) string {
 	return func(a track.Address) string {
-		return at.URL(a.Container, a.Name) + "?" + signer.Sign(front.Grant{Container: a.Container, Prefix: a.Name, One: true, Perm: a.Perm + "o", Expiry: a.Until, User: a.Who.User, Holder: a.Who.Holder})
+		g := front.Grant{Container: a.Container, Prefix: a.Name, One: true, Perm: a.Perm, Expiry: a.Until, User: a.Who.User, Holder: a.Who.Holder, Of: a.Of}
+		if a.Owner {
+			g.Perm += "o"
+		}
+		return at.URL(a.Container, a.Name) + "?" + signer.Sign(g)
 	}
 }
 
@@ -262,10 +266,15 @@ func bearer(authority *auth.Authority) func(*http.Request) (string, bool, error)
 	}
 }
 
-// signed lets a signature open the blob endpoint as long as who it was made for is somebody still.
-func signed(authority *auth.Authority) func(*http.Request, front.Grant) error {
+// signed lets a signature open the blob endpoint as long as who it was made for is somebody still,
+// and what the blob belongs to is there.
+func signed(authority *auth.Authority, db *store.DB) func(*http.Request, front.Grant) error {
 	return func(r *http.Request, g front.Grant) error {
-		if err := authority.CheckHolder(r.Context(), g.Holder, time.Now()); err != nil {
+		err := authority.CheckHolder(r.Context(), g.Holder, time.Now())
+		if err == nil && g.Of != "" {
+			err = db.View(r.Context(), func(tx *store.Tx) error { return track.CheckOf(tx, g.Of) })
+		}
+		if err != nil {
 			if berth.CodeOf(err) != berth.Unauthenticated {
 				return err
 			}

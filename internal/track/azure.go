@@ -209,7 +209,7 @@ func historyContent(c *call) (any, error) {
 		}
 		return nil, err
 	}
-	return c.content(id, p, f, signRead), nil
+	return c.content(id, p, f, signRead)
 }
 
 // historyUpload is where to write files of a run.
@@ -242,7 +242,9 @@ func historyUpload(c *call) (any, error) {
 			return nil, err
 		}
 		files[p] = contentView{Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
-		content[p] = c.content(id, p, f, signWrite)
+		if content[p], err = c.content(id, p, f, signWrite); err != nil {
+			return nil, err
+		}
 	}
 	return map[string]any{"artifacts": files, "artifactContentInformation": content, "errors": map[string]any{}}, nil
 }
@@ -263,9 +265,9 @@ func (c *call) historyFile(root, p string, write bool) (file, error) {
 	return f, c.mayFile(f, write)
 }
 
-func (c *call) content(id, p string, f file, perm string) contentView {
-	uri := c.sign(f, perm, contentLife)
-	return contentView{URI: uri + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
+func (c *call) content(id, p string, f file, perm string) (contentView, error) {
+	uri, err := c.sign(f, perm, contentLife)
+	return contentView{URI: uri + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}, err
 }
 
 // storageMark is what an address must have in it somewhere: the plugin skips a download, without a

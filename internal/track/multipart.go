@@ -74,7 +74,10 @@ func createUpload(c *call) (any, error) {
 		return nil, invalid("Invalid value %d for parameter 'num_parts' supplied: a file has 1 to %d parts", parts, blob.MaxBlocks)
 	}
 	upload := newID()
-	to := c.sign(f, signBlocks, uploadLife)
+	to, err := c.sign(f, signBlocks, uploadLife)
+	if err != nil {
+		return nil, err
+	}
 	out := c.listWriter("credentials")
 	for n := range parts {
 		part := partView{URL: to + "&comp=block&blockid=" + url.QueryEscape(partID(upload, n+1)), Part: n + 1, Headers: map[string]string{}}

@@ -106,7 +106,7 @@ type call struct {
 	grant           *Grant       // nil for a bearer
 	user            string       // whose request it is, where that is known
 	owner           bool         // they write to what belongs to others as well
-	valid           func() error // whether a signature is good still; nil is always
+	valid           func() error // whether a signature is good still for this; nil is always
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -235,8 +235,13 @@ func (c *call) authorize(perm string) error {
 				return err
 			}
 		}
-		if c.h.o.Signed != nil {
-			c.valid = func() error { return c.h.o.Signed(c.r, g) }
+		c.valid = func() error {
+			if c.h.o.Signed != nil {
+				if err := c.h.o.Signed(c.r, g); err != nil {
+					return err
+				}
+			}
+			return c.mayWrite(perm, c.name)
 		}
 		c.grant, c.owner = &g, strings.Contains(g.Perm, "o")
 		c.by(g.User)
@@ -294,6 +299,15 @@ func (c *call) mayWrite(perm string, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// still checks the grant of one blob again, once all of a body is there: what the blob belongs to
+// may be gone since, and another have its name.
+func (c *call) still() error {
+	if c.grant == nil || !c.grant.One {
+		return nil
+	}
+	return c.valid()
 }
 
 // by notes whose request it is.

@@ -210,7 +210,7 @@ func TestContentHash(t *testing.T) {
 func TestAccess(t *testing.T) {
 	h := front.New(nil, nil, front.Options{Account: "st", Suffix: "berth"})
 	for what, want := range map[string]string{
-		"GET /st.blob.berth/box/a//b": "box a//b r", "PUT /st.blob.berth/box/a?comp=block": "box a w", "DELETE /st.blob.berth/box/a": "box a d",
+		"GET /st.blob.berth/box/a//b": "box a//b r", "PUT /st.blob.berth/box/a?comp=block": "box a b", "DELETE /st.blob.berth/box/a": "box a d",
 		"GET /st.blob.berth/box?restype=container&comp=list&prefix=p/": "box p/ l", "HEAD /st.blob.berth/box?restype=container": "box  ",
 		"GET /other": "", "PATCH /st.blob.berth/box/a": "",
 	} {

@@ -86,6 +86,9 @@ func (c *call) commit() error {
 	if err != nil {
 		return err
 	}
+	if err := c.still(); err != nil {
+		return err
+	}
 	// Committing gigabytes takes longer than some clients wait. They ask again, and must find it
 	// done by then.
 	ctx := context.WithoutCancel(c.r.Context())
@@ -206,6 +209,7 @@ func blockID(text string) (string, error) {
 type body struct {
 	r     io.Reader
 	valid func() error // asked after each checkEach bytes; nil is always
+	still func() error // asked at the end
 	n     int64        // read since it was asked
 }
 
@@ -213,13 +217,18 @@ type body struct {
 // for a task ends with it.
 const checkEach = 64 << 20
 
-func (c *call) body() *body { return &body{r: c.r.Body, valid: c.valid} }
+func (c *call) body() *body { return &body{r: c.r.Body, valid: c.valid, still: c.still} }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.n += int64(n); b.n >= checkEach && err == nil && b.valid != nil {
 		b.n = 0
 		if err := b.valid(); err != nil {
+			return n, err
+		}
+	}
+	if err == io.EOF {
+		if err := b.still(); err != nil {
 			return n, err
 		}
 	}

@@ -26,8 +26,8 @@ type Grant struct {
 	Perm   string
 	Expiry time.Time
 	// User is whose writes those with the grant are, and Holder what has to be good still when it
-	// is used. Neither has a zero byte.
-	User, Holder string
+	// is used. Of is what has to be there still, for a grant of one blob. None has a zero byte.
+	User, Holder, Of string
 }
 
 const perms = "rwldbo"
@@ -85,7 +85,11 @@ func (s *Signer) Sign(g Grant) string {
 		perm += oneBlob
 	}
 	expiry := g.Expiry.UTC().Format(time.RFC3339)
-	scope := base64.RawURLEncoding.EncodeToString([]byte(g.User + "\x00" + g.Holder + "\x00" + g.Container + "/" + g.Prefix))
+	whose := g.User + "\x00" + g.Holder + "\x00"
+	if g.One {
+		whose += g.Of + "\x00"
+	}
+	scope := base64.RawURLEncoding.EncodeToString([]byte(whose + g.Container + "/" + g.Prefix))
 	return "sv=" + version + "&sr=" + resource + "&se=" + url.QueryEscape(expiry) + "&sp=" + perm + "&si=" + scope +
 		"&sig=" + s.mac(expiry, perm, scope)
 }
@@ -111,19 +115,22 @@ func (s *Signer) Verify(q url.Values, now time.Time) (Grant, error) {
 	}
 	at, err := time.Parse(time.RFC3339, expiry)
 	where, err2 := base64.RawURLEncoding.DecodeString(scope)
-	user, holder := "", ""
-	if f := strings.SplitN(string(where), "\x00", 3); len(f) == 3 { // older ones name a place only
-		user, holder, where = f[0], f[1], []byte(f[2])
+	perm, one := strings.CutSuffix(perm, oneBlob)
+	user, holder, of, place := "", "", "", string(where)
+	if f := strings.SplitN(place, "\x00", 3); len(f) == 3 { // older ones name a place only
+		user, holder, place = f[0], f[1], f[2]
 	}
-	container, prefix, ok := strings.Cut(string(where), "/")
+	if one {
+		of, place, _ = strings.Cut(place, "\x00")
+	}
+	container, prefix, ok := strings.Cut(place, "/")
 	if err != nil || err2 != nil || !ok {
 		return bad("the signature is not valid")
 	}
 	if !now.Before(at) {
 		return bad("the signature expired at " + expiry + "; request a new one from the workspace")
 	}
-	perm, one := strings.CutSuffix(perm, oneBlob)
-	return Grant{Container: container, Prefix: prefix, One: one, Perm: perm, Expiry: at, User: user, Holder: holder}, nil
+	return Grant{Container: container, Prefix: prefix, One: one, Perm: perm, Expiry: at, User: user, Holder: holder, Of: of}, nil
 }
 
 // mac signs the fields. None of those Sign writes holds a line break, so they cannot be split

@@ -53,9 +53,9 @@ func TestGrantScope(t *testing.T) {
 // TestGrantOfOneBlob: it covers no folder of that name, and is told from that of a folder.
 func TestGrantOfOneBlob(t *testing.T) {
 	s, now := front.NewSigner([]byte("k")), time.Unix(1e9, 0)
-	g := front.Grant{Container: "box", Prefix: "a/b", Perm: "b", Expiry: now.Add(time.Second), User: "ann", Holder: "h", One: true}
+	g := front.Grant{Container: "box", Prefix: "a/b", Perm: "b", Expiry: now.Add(time.Second), User: "ann", Holder: "h", One: true, Of: "17 runs r"}
 	text := s.Sign(g)
-	if got, err := s.Verify(query(t, text), now); err != nil || !got.One || got.Perm != g.Perm || got.Prefix != g.Prefix || got.User != g.User || got.Holder != g.Holder {
+	if got, err := s.Verify(query(t, text), now); err != nil || !got.One || got.Perm != g.Perm || got.Prefix != g.Prefix || got.User != g.User || got.Holder != g.Holder || got.Of != g.Of {
 		t.Errorf("%+v %v", got, err)
 	}
 	for name, ok := range map[string]bool{"a/b": true, "a/b/": false, "a/b/c": false, "a": false, "": false, "a/bc": false} {

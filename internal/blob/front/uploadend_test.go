@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -41,5 +42,30 @@ func TestUploadsEndWithTheirSignature(t *testing.T) {
 		if w.Code != 403 || asked != 2 {
 			t.Errorf("%q: %d %s, asked %d times", query, w.Code, w.Body, asked)
 		}
+	}
+}
+
+// TestUploadsOfOneBlobEndWithTheirSignature: one that arrives slowly is not kept if the signature
+// is not good any more at its end.
+func TestUploadsOfOneBlobEndWithTheirSignature(t *testing.T) {
+	s := serve(t)
+	one := front.Grant{Container: "data", Prefix: "f", Perm: "w", Expiry: all.Expiry, One: true}
+	for query, content := range map[string]string{"": "bytes", "comp=block&blockid=MDE=&": "bytes", "comp=blocklist&": "<BlockList></BlockList>"} {
+		asked := 0
+		h := front.New(s.store, s.signer, front.Options{Account: "st", Suffix: "berth", Signed: func(*http.Request, front.Grant) error {
+			if asked++; asked == 1 {
+				return nil
+			}
+			return berth.Errorf(berth.Denied, "its run is gone")
+		}})
+		r := httptest.NewRequestWithContext(t.Context(), "PUT", "/st.blob.berth/data/f?"+query+s.signer.Sign(one), strings.NewReader(content))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != 403 {
+			t.Errorf("%q: %d %s", query, w.Code, w.Body)
+		}
+	}
+	if _, err := s.store.Stat(t.Context(), "data", "f"); berth.CodeOf(err) != berth.NotFound {
+		t.Errorf("it is kept: %v", err)
 	}
 }
