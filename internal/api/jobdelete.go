@@ -7,6 +7,7 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // deleteJob removes a job that has ended, with its logs and outputs.
@@ -73,11 +74,22 @@ func (c jobCall) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
 			live = append(live, b.Live)
 		}
 	}
+	kept := false
 	for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: locate.OutputRoot + d.Name + "/"} {
 		if err := blob.Erase(tx, container, prefix); err != nil {
 			return nil, err
 		}
 		if err := blob.Changed(tx, container, prefix); err != nil {
+			return nil, err
+		}
+		held, err := tx.ListBlobs(store.BlobQuery{Container: container, Prefix: prefix, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		kept = kept || len(held) > 0
+	}
+	if kept {
+		if err := track.KeepRun(tx, d); err != nil {
 			return nil, err
 		}
 	}

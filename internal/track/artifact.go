@@ -84,25 +84,35 @@ func (w *workspace) fileAt(p string) file {
 	return f
 }
 
-// fileIn is the file with a name in a container of the workspace. Jobs have folders in both.
+// fileIn is the file with a name in a container of the workspace.
 func (w *workspace) fileIn(container, name string) file {
-	if container != w.Artifacts {
-		rest, _ := strings.CutPrefix(name, locate.OutputRoot)
-		id, _, _ := strings.Cut(rest, "/")
-		return file{container: container, name: name, run: w.run(id)}
-	}
-	if p, ok := strings.CutPrefix(name, otherArtifacts); ok {
-		if f := w.fileAt(p); f.container == container && f.name == name {
-			return f
+	f := file{container: container, name: name}
+	if p, ok := strings.CutPrefix(name, otherArtifacts); ok && container == w.Artifacts {
+		if at := w.fileAt(p); at.container == container && at.name == name {
+			return at
 		}
 	}
-	if rest, ok := strings.CutPrefix(name, locate.ArtifactPath("")); ok {
-		id, _, _ := strings.Cut(rest, "/")
-		if r := w.run(id); r != nil {
-			return file{container: container, name: name, path: path.Join(r.Experiment, r.ID, "artifacts") + strings.TrimPrefix(rest, id), run: r}
-		}
+	id, rest := w.jobFolder(container, name)
+	f.run = w.run(id)
+	if f.run != nil && container == w.Artifacts {
+		f.path = path.Join(f.run.Experiment, id, "artifacts") + rest
 	}
-	return file{container: container, name: name}
+	return f
+}
+
+// jobFolder is the job in whose folder a name in a container of the workspace would be, and where:
+// jobs have folders in both.
+func (w *workspace) jobFolder(container, name string) (job, rest string) {
+	root := locate.OutputRoot
+	if container == w.Artifacts {
+		root = locate.ArtifactPath("")
+	}
+	below, ok := strings.CutPrefix(name, root)
+	if !ok {
+		return "", ""
+	}
+	job, _, _ = strings.Cut(below, "/")
+	return job, strings.TrimPrefix(below, job)
 }
 
 // inRun is where a file is below the folder of its run: "" for the folder, or a path that begins

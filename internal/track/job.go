@@ -155,6 +155,31 @@ func (w *workspace) jobRunOf(ctx context.Context, id string) (*run, error) {
 	return w.run(id), err
 }
 
+// KeepRun writes the run of a job that is being deleted, if it is not written yet: files of the job
+// stay, because registered versions consist of them, and would be those of the next job that gets
+// its name.
+func KeepRun(tx *store.Tx, d *store.Doc) error {
+	_, err := tx.Get(d.Workspace, kindRuns, d.Name, "")
+	if berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	r, j, name, err := runOfJob(d)
+	if err != nil {
+		return err
+	}
+	c := &change{w: &workspace{Workspace: Workspace{Key: d.Workspace}}, tx: tx}
+	e, err := findNamed[experiment](c, kindExperiments, name)
+	if err == nil && e == nil { // nobody has asked for it, and nobody knows its ID
+		e, err = c.findExperiment("0")
+	}
+	if err != nil {
+		return err
+	}
+	r = j.over(r)
+	r.settle(e)
+	return c.save(r)
+}
+
 // modelNames are the names of all registered models.
 func (w *workspace) modelNames() []string {
 	w.mu.RLock()
@@ -172,6 +197,7 @@ func (w *workspace) catchUp(ctx context.Context) error {
 	}
 	var docs, models []*store.Doc
 	var gone, changed []string
+	var kept []*run
 	var rev berth.Rev
 	now := time.Now()
 	all := w.jobs.rev == 0 || now.Sub(w.jobs.at) > relist
@@ -203,6 +229,13 @@ func (w *workspace) catchUp(ctx context.Context) error {
 			switch {
 			case berth.CodeOf(err) == berth.NotFound:
 				gone = append(gone, name)
+				r, err := find[run](&change{w: w, tx: tx}, kindRuns, name, "")
+				if err != nil {
+					return err
+				}
+				if r != nil && r.ID == name {
+					kept = append(kept, r)
+				}
 			case err != nil:
 				return err
 			default:
@@ -217,11 +250,22 @@ func (w *workspace) catchUp(ctx context.Context) error {
 	if err := w.showJobs(ctx, docs, gone); err != nil {
 		return err
 	}
+	w.showKept(kept)
 	if err := w.showModels(ctx, changed, models); err != nil {
 		return err
 	}
 	w.jobs.rev, w.jobs.at = rev, now
 	return nil
+}
+
+// showKept brings the runs of deleted jobs into the index: they may have been written with the
+// deletion.
+func (w *workspace) showKept(kept []*run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range kept {
+		w.index.put(r)
+	}
 }
 
 // touched is the jobs and the models that something happened to.

@@ -92,7 +92,7 @@ func (c *call) newVersion() (name string, v *version, err error) {
 		}
 		setTag(&v.Tags, t)
 	}
-	return name, v, nil
+	return name, v, c.writeRunOf(v.Source)
 }
 
 func createVersion(c *call) (any, error) {

@@ -4,7 +4,46 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
 )
+
+// writeRunOf writes the run of the job whose files a new version has, if it is not written yet: the
+// version names that run, and nobody else gets a job of its name while it is there.
+func (c *call) writeRunOf(source string) error {
+	id, err := c.runNamedBy(source)
+	if err != nil || id == "" || c.who.Job != "" && c.who.Job != id {
+		return err
+	}
+	if r := c.run(id); r != nil && r.doc != nil {
+		return nil
+	}
+	_, err = c.jobRunOf(c.ctx, id)
+	return err
+}
+
+// runNamedBy is the ID of the run in whose folder a source is, "" where it is in none.
+func (c *call) runNamedBy(source string) (id string, err error) {
+	if id, _, ok := inRunOf(source); ok {
+		return id, nil
+	}
+	if p, ours := proxied(c.home(source)); ours {
+		if seg := strings.SplitN(p, "/", 4); len(seg) >= 3 && seg[2] == "artifacts" {
+			id = seg[1]
+		}
+		return id, nil
+	}
+	if schemeOf(source) != "azureml" {
+		return "", nil
+	}
+	err = c.s.DB.View(c.ctx, func(tx *store.Tx) error {
+		p, err := c.s.Locator.Resolve(tx, c.Of, c.who.User, source)
+		if err == nil && (p.Container == c.Blobs || p.Container == c.Artifacts) {
+			id, _ = c.jobFolder(p.Container, p.Name)
+		}
+		return nil
+	})
+	return id, err
+}
 
 // findFiles finds where the files of a new version with an azureml URI are. Those outside the
 // containers of the workspace are the client's business.
