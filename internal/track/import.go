@@ -113,7 +113,7 @@ func importRun(c *call) (any, error) {
 		}
 		old, err := find[run](x, kindRuns, r.ID, "")
 		if err == nil && old == nil {
-			old, err = x.adopt(r.ID)
+			err = x.notOfJob(r.ID)
 		}
 		if err == nil && old != nil {
 			r.imported, err = c.again(r.ID, old.imported, r.imported)

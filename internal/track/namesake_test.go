@@ -2,6 +2,7 @@ package track_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -84,6 +85,18 @@ func TestUserOfClientsCountsForNothing(t *testing.T) {
 	bob.mayNot(m)
 	s = s.older(dir)
 	s.as(bob.who).mayNot(m)
+}
+
+// TestImportLeavesJobsTheirNames: names of jobs are compared without case, and a run with the name
+// of a job would be in the way of the job's.
+func TestImportLeavesJobsTheirNames(t *testing.T) {
+	s := start(t, t.TempDir())
+	const id = "abcdef0123456789abcdef0123456789"
+	name := strings.ToUpper(id)
+	job, bob := s.as(s.addJob(name, "ann", "mine")), s.as(track.Caller{User: "bob", Write: true})
+	bob.want(http.StatusBadRequest, "POST", "/api/2.0/berth/import/run", obj{"run_id": id, "experiment_id": "0", "status": "RUNNING", "from": "there"})
+	job.must("GET", "runs/get?run_id="+name, nil)
+	bob.want(http.StatusBadRequest, "POST", "/api/2.0/berth/import/run", obj{"run_id": id, "experiment_id": "0", "status": "RUNNING", "from": "there"})
 }
 
 // TestOthersJobsAreNotDeleted: what is deleted is removed with its files later.

@@ -92,3 +92,13 @@ func (w *workspace) jobNamed(tx *store.Tx, name string) (*store.Doc, error) {
 	}
 	return d, err
 }
+
+// notOfJob refuses to import something with the name of a job. Names of jobs are compared without
+// case.
+func (c *change) notOfJob(id string) error {
+	_, err := c.tx.Get(c.w.Key, kindJobs, id, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	return cmp.Or(err, wasHere(id))
+}
