@@ -172,9 +172,13 @@ func (c *call) mayChangeIn(tx *store.Tx, f file, act string) error {
 }
 
 // CheckJob refuses the name of a new job that a run has, unless it was a job of the same user that
-// was deleted. It would be the run of the new job too. What a run says of its user in user_id
+// was deleted. It would be the run of the new job too. Names that logged models have for their IDs
+// are refused also. What a run says of its user in user_id
 // counts for nothing: clients write it.
 func CheckJob(tx *store.Tx, workspace, name, user string) error {
+	if isForeignModel(strings.ToLower(name)) { // points are kept by the ID of what has them
+		return berth.Errorf(berth.Conflict, "%s has the form of the id of a logged model; choose another name for the job", name)
+	}
 	d, err := tx.Get(workspace, kindRuns, name, "")
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil

@@ -204,6 +204,9 @@ func importLogged(c *call) (any, error) {
 			return err
 		}
 		old, err := find[loggedModel](x, kindLogged, m.ID, "")
+		if err == nil && old == nil { // points are kept by the ID of what has them
+			err = cmp.Or(x.notOfJob(m.ID), x.notOfRun(m.ID))
+		}
 		if err == nil && old != nil {
 			m.imported, err = c.again(m.ID, old.imported, m.imported)
 		}

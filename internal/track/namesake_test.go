@@ -99,6 +99,40 @@ func TestImportLeavesJobsTheirNames(t *testing.T) {
 	bob.want(http.StatusBadRequest, "POST", "/api/2.0/berth/import/run", obj{"run_id": id, "experiment_id": "0", "status": "RUNNING", "from": "there"})
 }
 
+// TestJobsAndModelsShareNoPoints: points are kept by the ID of a run or logged model, whichever has
+// it. No job gets an ID of models, and no model that of a job.
+func TestJobsAndModelsShareNoPoints(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann := s.as(track.Caller{User: "ann", Write: true})
+	model := at(ann.must("POST", "logged-models", obj{"experiment_id": "0", "name": "m"}), "model", "info", "model_id").(string)
+	for _, name := range []string{model, strings.ToUpper(model), "m-0123456789abcdef0123456789ABCDEF"} {
+		for _, user := range []string{"ann", "bob"} {
+			if err := s.checkJob(name, user); berth.CodeOf(err) != berth.Conflict {
+				t.Errorf("%s may call a job %s: %v", user, name, err)
+			}
+		}
+	}
+	for _, name := range []string{"m-0123456789abcdef", "m-0123456789abcdef0123456789abcdefg", "x" + model} {
+		if err := s.checkJob(name, "ann"); err != nil {
+			t.Error(err)
+		}
+	}
+	const before = "m-0123456789abcdef0123456789abcdef" // a job that there was before
+	s.addJob(before, "ann", "mine")
+	bring := func(want int) {
+		t.Helper()
+		ann.want(want, "POST", "/api/2.0/berth/import/logged-model", obj{"model_id": before, "name": "m", "experiment_id": "0", "from": "there"})
+	}
+	bring(http.StatusBadRequest)
+	ann.must("GET", "runs/get?run_id="+before, nil)
+	bring(http.StatusBadRequest)
+	ann.removeJob(before, false)
+	bring(http.StatusBadRequest)
+	s.addJob(before, "ann", "mine")
+	ann.removeJob(before, true)
+	bring(http.StatusOK)
+}
+
 // TestOthersJobsAreNotDeleted: what is deleted is removed with its files later.
 func TestOthersJobsAreNotDeleted(t *testing.T) {
 	s := start(t, t.TempDir())

@@ -102,3 +102,12 @@ func (c *change) notOfJob(id string) error {
 	}
 	return cmp.Or(err, wasHere(id))
 }
+
+// notOfRun refuses to import something with the ID of a run: that of a deleted job may have any.
+func (c *change) notOfRun(id string) error {
+	r, err := find[run](c, kindRuns, id, "")
+	if err == nil && r != nil {
+		err = wasHere(id)
+	}
+	return err
+}
