@@ -197,6 +197,27 @@ func TestJobAndVersionsOfRuns(t *testing.T) {
 	}
 }
 
+// TestJobRegistersModelOfItsExperiment: a job registers models of its experiment that it did not
+// make, and writes nothing to them.
+func TestJobRegistersModelOfItsExperiment(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, job, other := s.as(track.Caller{User: "ann", Write: true}), s.as(s.addJob("train", "bob", "shared")), s.as(s.addJob("other", "ann", "shared"))
+	exp := at(job.must("GET", "experiments/get-by-name?experiment_name=shared", nil), "experiment", "experiment_id").(string)
+	job.must("POST", "registered-models/create", obj{"name": "m"})
+	for maker, tagged := range map[*server]bool{ann: false, other: false, job: true} {
+		model := at(maker.must("POST", "logged-models", obj{"experiment_id": exp, "name": "m"}), "model", "info", "model_id").(string)
+		job.must("POST", "model-versions/create", obj{"name": "m", "source": "models:/" + model})
+		job.must("POST", "model-versions/create", obj{"name": "m", "source": "s3://bucket/m", "model_id": model})
+		if m := ann.must("GET", "logged-models/"+model, nil); at(m, "model", "info", "tags") != nil != tagged {
+			t.Errorf("a model of %s has the tags %v", maker.who.User, at(m, "model", "info", "tags"))
+		}
+		ann.must("POST", "model-versions/create", obj{"name": "m", "source": "models:/" + model})
+		if m := ann.must("GET", "logged-models/"+model, nil); at(m, "model", "info", "tags") == nil {
+			t.Error("a version that a user makes is not noted in its model")
+		}
+	}
+}
+
 // TestJobNamedLikeTheBeginningOfAnother: a version of a run opens that run alone, and not those
 // whose names continue its own, nor what lies beside it.
 func TestJobNamedLikeTheBeginningOfAnother(t *testing.T) {

@@ -140,7 +140,7 @@ func (c *call) addVersion(x *change, m *registered, v *version, number func(next
 	}
 	m.Last = max(m.Last, n)
 	m.Updated, v.Updated, v.Model, v.Number, v.Asset = v.Created, v.Created, m.ID, n, false
-	if logged != nil {
+	if logged != nil && c.mayLogged(logged) == nil { // a model that a job may only read stays as it is
 		tagVersions(logged, m.Name, itoa(v.Number))
 		if err := x.save(logged); err != nil {
 			return err
