@@ -38,7 +38,8 @@ const (
 )
 
 // StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended, deleted
-// runs and logged models with their points and files (metrics), and versions that nothing refers to.
+// runs and logged models with their points and files (metrics), and versions that nothing refers
+// to.
 var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs, StorageMetrics, StorageCode, StorageModels, StorageEnvironments}
 
 // CleanStorage requests the deletion of files of jobs that ended before a time, of runs that were

@@ -21,9 +21,9 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// Two things only the server that leads can answer: tracking, whose index and files one process
-// has (removing deleted runs is part of it), and machines that connect by themselves, because the loops need their connections. The
-// others pass such requests on to it.
+// Two things only the server that leads can answer: tracking, whose index and files one process has
+// (removing deleted runs is part of it), and machines that connect by themselves, because the loops
+// need their connections. The others pass such requests on to it.
 
 // forwardedHeader marks a request that another server has passed on. It is not passed on again.
 const forwardedHeader = "Berth-Forwarded"

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tty runs a command on a terminal of $COLUMNS columns, or 120, and writes what it showed to tty.out.
+// tty runs a command on a terminal of $COLUMNS columns, or 120, and writes what it showed to
+// tty.out.
 func tty(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: tty command [args...]")

@@ -8,8 +8,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// TestFullWorkspace: an import into a workspace that is full ends at the first point or file that is
-// refused, says what to do, and goes on when there is room.
+// TestFullWorkspace: an import into a workspace that is full ends at the first point or file that
+// is refused, says what to do, and goes on when there is room.
 func TestFullWorkspace(t *testing.T) {
 	points := func(s *space) {
 		run := s.newRun("0")

@@ -12,9 +12,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestQuotaMeasuresAside: after something was deleted, those who log to a workspace with room do not
-// wait until it was measured, which is done once. Where there was no room, they wait and get the
-// new figure.
+// TestQuotaMeasuresAside: after something was deleted, those who log to a workspace with room do
+// not wait until it was measured, which is done once. Where there was no room, they wait and get
+// the new figure.
 func TestQuotaMeasuresAside(t *testing.T) {
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})

@@ -157,8 +157,8 @@ func (w *workspace) due(before time.Time) (runs, models []string) {
 // errDrop says that points of others were being written each time that some were to be removed.
 var errDrop = berth.Errorf(berth.Unavailable, "the points of deleted runs were not removed because others were being written; try again")
 
-// remove permanently removes runs and models that were deleted before a time, and returns which: all
-// whose files could be removed, or none with errDrop.
+// remove permanently removes runs and models that were deleted before a time, and returns which:
+// all whose files could be removed, or none with errDrop.
 func (w *workspace) remove(ctx context.Context, runs, models []string, before time.Time, tries int) ([]string, error) {
 	runs, err := w.emptied(ctx, runs, func(id string) (bool, error) { return w.emptyRun(ctx, id, before) })
 	if err != nil {

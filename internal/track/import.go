@@ -177,8 +177,8 @@ func (c *call) foreignPoints(model string) []points.Entry {
 	return out
 }
 
-// importLogged writes a logged model of another server, and points of its metrics if the request has
-// some, as clients before importLoggedPoints send them.
+// importLogged writes a logged model of another server, and points of its metrics if the request
+// has some, as clients before importLoggedPoints send them.
 func importLogged(c *call) (any, error) {
 	m := &loggedModel{
 		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: c.foreignStatus(),

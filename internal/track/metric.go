@@ -155,8 +155,8 @@ func (c *call) logPoints(entries []points.Entry) error {
 	return c.appendPoints(entries)
 }
 
-// appendPoints makes points durable. They are where the next server that leads finds them only if this one
-// leads still.
+// appendPoints makes points durable. They are where the next server that leads finds them only if
+// this one leads still.
 func (w *workspace) appendPoints(entries []points.Entry) error {
 	if err := w.points.Append(entries); err != nil {
 		return err

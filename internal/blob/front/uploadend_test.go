@@ -23,8 +23,8 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestUploadsEndWithTheirSignature: an upload that was begun while a signature was valid does not go
-// on after that, neither as a whole nor as a block.
+// TestUploadsEndWithTheirSignature: an upload that was begun while a signature was valid does not
+// go on after that, neither as a whole nor as a block.
 func TestUploadsEndWithTheirSignature(t *testing.T) {
 	s := serve(t)
 	for _, query := range []string{"", "comp=block&blockid=MDE=&"} {
