@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -166,4 +167,63 @@ func TestSignedAddressEndsWithItsRun(t *testing.T) {
 		remove()
 		s.put(403, "a file of "+id+", which was removed", address)
 	}
+}
+
+// TestFullWorkspaceTakesNoWrites: what was begun before a workspace was full does not go on: signed
+// addresses, uploads in parts, and writes with a token. Jobs that run go on.
+func TestFullWorkspaceTakesNoWrites(t *testing.T) {
+	s := startSigning(t)
+	dir := t.TempDir()
+	told, goOn := filepath.Join(dir, "env"), filepath.Join(dir, "go")
+	s.submit("runs", "env > "+told+".new; mv "+told+".new "+told+"; while [ ! -e "+goOn+" ]; do sleep 0.05; done; mkdir -p outputs; echo x > outputs/x.txt")
+	job := trackerOf(t, s.toldEnv(told))
+	defer os.WriteFile(goOn, nil, 0o600)
+	limit := func(bytes string) {
+		t.Helper()
+		if code, m := s.do("PATCH", s.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": bytes}}); code != 200 {
+			t.Fatal(code, m)
+		}
+		// Deleting has the limit read again at once.
+		if code, m := s.do("POST", s.ws+"/cleanStorage", map[string]any{"kinds": []string{"metrics"}, "before": time.Now().Add(-time.Hour)}); code != 200 {
+			t.Fatal(code, m)
+		}
+	}
+	run := s.newRun(s.admin)
+	root := "0/" + run + "/artifacts"
+	part, id := s.parts(s.admin, root, "big.bin")
+	file := s.upload(s.admin, run, "f")
+	s.put(201, "a part", part)
+	s.put(201, "a file", file)
+	place, _, _ := strings.Cut(file, "?")
+	token := &tracker{t, place, s.admin.token, s.admin.http}
+	s.want(token, 201, "PUT", "", "bytes")
+	s.want(token, 201, "PUT", "?comp=block&blockid=MDAx", "bytes")
+
+	limit("1")
+	s.put(400, "a part", part)
+	s.put(400, "a file", file)
+	s.want(token, 400, "PUT", "", "bytes")
+	s.want(token, 400, "PUT", "?comp=block&blockid=MDAx", "bytes")
+	s.want(token, 400, "PUT", "?comp=pack", "bytes")
+	parts := []any{map[string]any{"part_number": 1}}
+	complete := map[string]any{"path": "big.bin", "upload_id": id, "parts": parts}
+	s.want(s.admin, 400, "POST", "/api/2.0/mlflow-artifacts/mpu/complete/"+root, complete)
+	s.want(token, 200, "GET", "", nil)
+	s.want(token, 202, "DELETE", "", nil)
+
+	s.put(201, "a file of a job that runs", s.upload(job, "runs", "f"))
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, status := s.wait("runs"); status != "Completed" {
+		t.Errorf("the job is %v", status)
+	}
+	files := s.want(s.admin, 200, "GET", mlflowAPI+"artifacts/list?run_id=runs&path=outputs", nil)
+	if at(files, "files", 0, "path") != "outputs/x.txt" {
+		t.Errorf("the files of the job are %v", files)
+	}
+
+	limit("1000000000")
+	s.put(201, "a part, in a workspace with room", part)
+	s.want(s.admin, 200, "POST", "/api/2.0/mlflow-artifacts/mpu/complete/"+root, complete)
 }

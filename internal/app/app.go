@@ -197,14 +197,14 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		return err
 	}
 	a.closers = append(a.closers, watcher.Close)
-	leader := &forwarder{a: a}
+	leader, owners := &forwarder{a: a}, &locate.Owners{DB: a.db}
 	a.openGateway(authority)
 	a.closers = append(a.closers, func() error { leader.close(); return nil })
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: a.signer, Watcher: watcher, Log: a.log, Locator: a.at,
 		Front: front.New(a.blobs, a.signer, front.Options{
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority, a.db), Log: a.log,
-			Writer: (&locate.Owners{DB: a.db}).Writer, Near: overSocket,
+			Writer: owners.Writer, Full: a.storageFull(owners), Near: overSocket,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
@@ -282,6 +282,21 @@ func signed(authority *auth.Authority, db *store.DB) func(*http.Request, front.G
 		}
 		auth.Known(r.Context(), g.User)
 		return nil
+	}
+}
+
+// storageFull refuses to write to the containers of a workspace that is full. What running jobs
+// write is taken.
+func (a *App) storageFull(owners *locate.Owners) func(ctx context.Context, container string, g *front.Grant, more int64) error {
+	return func(ctx context.Context, container string, g *front.Grant, more int64) error {
+		if g != nil && auth.IsTaskHolder(g.Holder) {
+			return nil
+		}
+		workspace, err := owners.Workspace(ctx, container)
+		if err != nil || workspace == "" {
+			return err
+		}
+		return a.api.StorageFull(ctx, workspace, more)
 	}
 }
 

@@ -28,6 +28,9 @@ func UserHolder(user string) string { return "user " + user }
 // TaskHolder stands for a task until it has ended, and for its user where it has one.
 func TaskHolder(id berth.TaskID) string { return "task " + string(id) }
 
+// IsTaskHolder says whether a holder is that of a task.
+func IsTaskHolder(holder string) bool { return strings.HasPrefix(holder, "task ") }
+
 // CheckHolder says whether a holder is good. It is asked often: answers about tokens and users are
 // kept for a moment, and forgotten at a revocation. Tasks are read each time.
 func (a *Authority) CheckHolder(ctx context.Context, holder string, now time.Time) error {

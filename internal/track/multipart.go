@@ -102,6 +102,9 @@ func completeUpload(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.mayStore(); err != nil {
+		return nil, err
+	}
 	if len(parts) == 0 {
 		return nil, required("parts")
 	}

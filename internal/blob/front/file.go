@@ -23,6 +23,9 @@ func (c *call) putFile() error {
 	if err := json.Unmarshal([]byte(c.r.Header.Get(berth.FileHereHeader)), &in); err != nil {
 		return coded(berth.Invalid, "InvalidHeaderValue", "the header "+berth.FileHereHeader+" does not name a file")
 	}
+	if err := c.mayStore("w", in.Size); err != nil {
+		return err
+	}
 	f, err := openHere(in)
 	if err != nil {
 		return coded(berth.Conflict, "CannotVerifyCopySource", in.Path+" is another file here, or none: send the content")

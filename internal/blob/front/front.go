@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
@@ -43,6 +42,9 @@ type Options struct {
 	// refuses the write. The answer depends on the first two segments of the name only. Nil lets
 	// everybody write.
 	Writer func(ctx context.Context, container, name string) (job, user string, err error)
+	// Full returns an error if more bytes may not be stored in a container: with the grant g, or,
+	// where it is nil, a token. It is asked before a write and while it arrives. Nil is no limit.
+	Full func(ctx context.Context, container string, g *Grant, more int64) error
 	// Near says whether a request is of the user of this machine, who can read what the server can.
 	// Nil is nobody.
 	Near func(r *http.Request) bool
@@ -103,10 +105,11 @@ type call struct {
 	container, name string
 	folder          string // of a listing below a folder, with its slash
 	id              string
-	grant           *Grant       // nil for a bearer
-	user            string       // whose request it is, where that is known
-	owner           bool         // they write to what belongs to others as well
-	valid           func() error // whether a signature is good still for this; nil is always
+	grant           *Grant // nil for a bearer
+	user            string // whose request it is, where that is known
+	owner           bool   // they write to what belongs to others as well
+	// valid reports whether a write may go on of which some bytes have arrived.
+	valid func(n int64) error
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -217,104 +220,12 @@ func (c *call) operation() (op func() error, perm string) {
 	return nil, ""
 }
 
-// isBelow reports whether an operation is about what is below a name, and not about the blob itself.
+// isBelow reports whether an operation is about what is below a name, and not about the blob
+// itself.
 func isBelow(comp string) bool { return comp == "pack" || comp == "reuse" || comp == "tree" }
 
 // prefix is what the names in a listing begin with.
 func (c *call) prefix() string { return c.folder + c.query.Get("prefix") }
-
-// authorize lets a request pass that has a good signature, or a bearer token somebody vouches for.
-func (c *call) authorize(perm string) error {
-	if c.query.Has("sig") {
-		g, err := c.h.signer.Verify(c.query, time.Now())
-		if err != nil {
-			return err
-		}
-		if c.h.o.Signed != nil {
-			if err := c.h.o.Signed(c.r, g); err != nil {
-				return err
-			}
-		}
-		c.valid = func() error {
-			if c.h.o.Signed != nil {
-				if err := c.h.o.Signed(c.r, g); err != nil {
-					return err
-				}
-			}
-			return c.mayWrite(perm, c.name)
-		}
-		c.grant, c.owner = &g, strings.Contains(g.Perm, "o")
-		c.by(g.User)
-		name := c.name
-		switch {
-		case name == "" && perm == "l":
-			name = c.prefix()
-		case name == "":
-			name = g.Prefix // whatever it grants lies in the container
-		case isBelow(c.query.Get("comp")):
-			name = strings.TrimRight(name, "/") + "/"
-		}
-		if err := g.Allows(c.container, name, perm); err != nil {
-			return err
-		}
-		return c.mayWrite(perm, c.name)
-	}
-	if c.r.Header.Get("Authorization") == "" || c.h.o.Bearer == nil {
-		return coded(berth.Unauthenticated, "NoAuthenticationInformation", "the request has no signature; request one from the workspace")
-	}
-	user, owner, err := c.h.o.Bearer(c.r)
-	if err != nil {
-		return err
-	}
-	c.owner = owner
-	c.by(user)
-	return c.mayWrite(perm, c.name)
-}
-
-// mayWrite refuses to write to names that belong to a job of somebody else, or will belong to a job
-// that is not there yet. Who signs as an owner has decided that already.
-func (c *call) mayWrite(perm string, names ...string) error {
-	if c.h.o.Writer == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wdb") {
-		return nil
-	}
-	seen := map[string]bool{}
-	for _, name := range names {
-		parts := strings.SplitN(name, "/", 3)
-		folder := strings.Join(parts[:min(2, len(parts))], "/")
-		if seen[folder] {
-			continue
-		}
-		seen[folder] = true
-		job, user, err := c.h.o.Writer(c.r.Context(), c.container, name)
-		if err != nil {
-			return err
-		}
-		if job != "" && user == "" {
-			return coded(berth.Denied, "AuthorizationPermissionMismatch",
-				folder+" is for what a job of the name "+job+" writes, and there is none: what is there before would be taken for its outputs. Use another folder")
-		}
-		if job != "" && user != c.user {
-			return coded(berth.Denied, "AuthorizationPermissionMismatch",
-				folder+" has the outputs of job "+job+", and only "+user+", who submitted it, or an administrator may write there; use another folder")
-		}
-	}
-	return nil
-}
-
-// still checks the grant of one blob again, once all of a body is there: what the blob belongs to
-// may be gone since, and another have its name.
-func (c *call) still() error {
-	if c.grant == nil || !c.grant.One {
-		return nil
-	}
-	return c.valid()
-}
-
-// by notes whose request it is.
-func (c *call) by(user string) {
-	c.user = user
-	c.r = c.r.WithContext(blob.WithUser(c.r.Context(), user))
-}
 
 // drain reads away a body that was refused. A client that asked first has not sent it.
 func (c *call) drain() {

@@ -86,7 +86,7 @@ func (c *call) commit() error {
 	if err != nil {
 		return err
 	}
-	if err := c.still(); err != nil {
+	if err := c.still(0); err != nil {
 		return err
 	}
 	// Committing gigabytes takes longer than some clients wait. They ask again, and must find it
@@ -208,27 +208,30 @@ func blockID(text string) (string, error) {
 // body says of an upload that was cut that it was the upload.
 type body struct {
 	r     io.Reader
-	valid func() error // asked after each checkEach bytes; nil is always
-	still func() error // asked at the end
-	n     int64        // read since it was asked
+	valid func(n int64) error // asked after each checkEach bytes
+	still func(n int64) error // asked at the end
+	n     int64               // read
+	next  int64               // when valid is asked
 }
 
-// checkEach is after how many bytes of an upload its signature is checked again: one that was made
-// for a task ends with it.
+// checkEach is after how many bytes of an upload it is checked again: a signature that was made for
+// a task ends with it, and the workspace may be full.
 const checkEach = 64 << 20
 
-func (c *call) body() *body { return &body{r: c.r.Body, valid: c.valid, still: c.still} }
+func (c *call) body() *body {
+	return &body{r: c.r.Body, valid: c.valid, still: c.still, next: checkEach}
+}
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.n += int64(n); b.n >= checkEach && err == nil && b.valid != nil {
-		b.n = 0
-		if err := b.valid(); err != nil {
+	if b.n += int64(n); b.n >= b.next && err == nil {
+		b.next = b.n + checkEach
+		if err := b.valid(b.n); err != nil {
 			return n, err
 		}
 	}
 	if err == io.EOF {
-		if err := b.still(); err != nil {
+		if err := b.still(b.n); err != nil {
 			return n, err
 		}
 	}
