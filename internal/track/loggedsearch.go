@@ -216,7 +216,10 @@ func searchLogged(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	models := c.selectLogged(ids, s, on)
+	models, err := c.selectLogged(ids, s, on)
+	if err != nil {
+		return nil, err
+	}
 	if len(orders) > 0 {
 		models = c.sortLogged(models, orders)
 	}
@@ -254,7 +257,7 @@ func (c *call) sortLogged(models []*loggedModel, orders []loggedOrder) []*logged
 }
 
 // selectLogged is the models that meet a search, the latest first.
-func (c *call) selectLogged(ids []string, s *search, on map[scope]bool) []*loggedModel {
+func (c *call) selectLogged(ids []string, s *search, on map[scope]bool) ([]*loggedModel, error) {
 	var q question
 	for _, k := range s.clauses {
 		if k.of == metricOfRun {
@@ -265,26 +268,21 @@ func (c *call) selectLogged(ids []string, s *search, on map[scope]bool) []*logge
 	if anyMetric {
 		q.add(wanted{"", on})
 	}
-	var all, out []*loggedModel
+	var all []*loggedModel
 	c.view(func(x *index) {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 			all = append(all, x.loggedOf[id]...)
 		}
 	})
+	all = slices.DeleteFunc(all, func(m *loggedModel) bool { return m.Deleted || c.mayReadLogged(m) != nil })
 	slices.SortFunc(all, func(a, b *loggedModel) int { return laterLogged(b, a) })
-	for _, m := range all {
-		if m.Deleted || c.mayReadLogged(m) != nil {
-			continue
-		}
+	return keep(c, s, all, func(m *loggedModel) bool {
 		var metrics []found
 		c.points.View(func(v points.View) { metrics = q.ask(v, m.ID) })
 		if anyMetric && !metrics[0].has {
-			continue
+			return false
 		}
 		metric := func(key string) found { return metrics[q.byKey[key][0]] }
-		if s.meets(func(k *clause) bool { return m.matches(k, metric) }) {
-			out = append(out, m)
-		}
-	}
-	return out
+		return s.meets(func(k *clause) bool { return m.matches(k, metric) })
+	})
 }

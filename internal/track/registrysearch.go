@@ -50,7 +50,9 @@ func searchRegistered(c *call) (any, error) {
 			}
 		}
 	})
-	found = slices.DeleteFunc(found, func(m *registered) bool { return !s.meets(m.matches) })
+	if found, err = keep(c, s, found, func(m *registered) bool { return s.meets(m.matches) }); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(found, func(a, b *registered) int { return strings.Compare(a.Name, b.Name) })
 	found = sortBy(found, s.orders, (*registered).rank)
 	return sendPage(c, s, "registered_models", found, func(out *listWriter, m *registered) error {
@@ -130,7 +132,9 @@ func searchVersions(c *call) (any, error) {
 			}
 		}
 	})
-	found = slices.DeleteFunc(found, func(x modelVersion) bool { return !s.meets(x.matches) })
+	if found, err = keep(c, s, found, func(x modelVersion) bool { return s.meets(x.matches) }); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(found, func(a, b modelVersion) int {
 		return cmp.Or(strings.Compare(a.m.Name, b.m.Name), cmp.Compare(b.v.Number, a.v.Number))
 	})

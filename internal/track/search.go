@@ -1,6 +1,7 @@
 package track
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 // A search is what a caller looks for, and which page of it.
 type search struct {
+	ctx         context.Context // of the caller, who may go
 	clauses     []clause
 	orders      []order
 	from, limit int
@@ -24,7 +26,7 @@ type search struct {
 // results; about is whatever else tells this search from another.
 func (c *call) search(g *grammar, orderBy []string, absent, most int64, about ...any) (*search, error) {
 	filter, token := c.text("filter"), c.text("page_token")
-	s := &search{limit: c.limit(absent, most)}
+	s := &search{ctx: c.ctx, limit: c.limit(absent, most)}
 	err := c.done()
 	if err == nil {
 		s.clauses, err = g.parse(filter)
@@ -46,11 +48,26 @@ func (s *search) enough() int { return s.from + s.limit + 1 }
 // meets says whether a thing meets all conditions.
 func (s *search) meets(matches func(*clause) bool) bool {
 	for i := range s.clauses {
-		if !matches(&s.clauses[i]) {
+		k := &s.clauses[i]
+		if k.hasPattern() && s.ctx != nil && s.ctx.Err() != nil || !matches(k) {
 			return false
 		}
 	}
 	return true
+}
+
+// keep leaves those of some things that a search looks for, as long as the caller is there.
+func keep[T any](c *call, s *search, things []T, meets func(T) bool) ([]T, error) {
+	done, err := c.turnToCompare(s)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	things = slices.DeleteFunc(things, func(x T) bool { return c.ctx.Err() != nil || !meets(x) })
+	if c.ctx.Err() != nil {
+		return nil, interrupted()
+	}
+	return things, nil
 }
 
 var runGrammar = &grammar{
@@ -192,15 +209,29 @@ func (p *params) viewType(name string) func(string) bool {
 	return shown
 }
 
+// selectInTurn is selectRuns in a turn, if it compares texts with patterns.
+func (c *call) selectInTurn(ids []string, s *search, shown func(string) bool) ([]*run, error) {
+	done, err := c.turnToCompare(s)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	found := c.selectRuns(ids, s, shown)
+	if c.ctx.Err() != nil {
+		return nil, interrupted()
+	}
+	return found, nil
+}
+
 func searchRuns(c *call) (any, error) {
 	ids, shown := c.texts("experiment_ids"), c.viewType("run_view_type")
 	s, err := c.search(runGrammar, c.texts("order_by"), 1000, 50000, ids)
 	if err != nil {
 		return nil, err
 	}
-	found := c.selectRuns(ids, s, shown)
-	if err := c.ctx.Err(); err != nil {
-		return nil, interrupted()
+	found, err := c.selectInTurn(ids, s, shown)
+	if err != nil {
+		return nil, err
 	}
 	if s.from < len(found) {
 		s.limit = min(s.limit, withTexts(found[s.from:min(len(found), s.from+s.limit)]))
@@ -285,7 +316,10 @@ func searchExperiments(c *call) (any, error) {
 			}
 		}
 	})
-	found = slices.DeleteFunc(found, func(e *experiment) bool { return !s.meets(e.matches) || c.mayExperiment(e.ID) != nil })
+	found = slices.DeleteFunc(found, func(e *experiment) bool { return c.mayExperiment(e.ID) != nil })
+	if found, err = keep(c, s, found, func(e *experiment) bool { return s.meets(e.matches) }); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(found, func(a, b *experiment) int { return strings.Compare(a.ID, b.ID) })
 	found = sortBy(found, s.orders, (*experiment).rank)
 	return sendPage(c, s, "experiments", found, func(out *listWriter, e *experiment) error { return out.add(e.view()) })

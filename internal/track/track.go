@@ -56,6 +56,7 @@ type Service struct {
 	histories turns // pieces of long histories
 	drawings  turns // charts of series with falling steps
 	answers   turns // large ones
+	patterns  turns // searches that compare texts with patterns
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
@@ -63,6 +64,7 @@ func New(o Options) *Service {
 	return &Service{
 		Options: o, spaces: map[string]*workspace{},
 		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, answers: turns{most: turnsOfUser},
+		patterns: turns{most: patternsOfUser},
 	}
 }
 

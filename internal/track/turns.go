@@ -28,6 +28,20 @@ func (c *call) turnFor(size int) (done func(), err error) {
 	return func() { c.turn = false; give() }, nil
 }
 
+// patternsOfUser is how many searches with patterns run for one user at a time: they take the CPU.
+const patternsOfUser = 2
+
+// turnToCompare waits for a turn to find what a search looks for, if that is compared with
+// patterns.
+func (c *call) turnToCompare(s *search) (done func(), err error) {
+	for i := range s.clauses {
+		if s.clauses[i].hasPattern() {
+			return c.s.patterns.take(c.ctx, c.who.User)
+		}
+	}
+	return func() {}, nil
+}
+
 // An encoder makes JSON of an answer or its parts.
 type encoder struct {
 	c   *call
