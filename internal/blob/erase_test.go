@@ -43,3 +43,29 @@ func TestEraseKeepsVersions(t *testing.T) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 }
+
+// TestSharedFoldersAreNotHeld: a version of a folder of everybody's keeps nothing of others there.
+func TestSharedFoldersAreNotHeld(t *testing.T) {
+	s, db := openBoth(t, t.TempDir())
+	put(t, s, "mlflow/1/models/m-1/artifacts/f", "f")
+	hold := func(at, want string) {
+		t.Helper()
+		err := db.Update(t.Context(), func(tx *store.Tx) error {
+			if err := blob.Hold(tx, "box", at, "model "+at+":1", "bob"); err != nil {
+				return err
+			}
+			got, err := blob.VersionBelow(tx, "box", "mlflow/1/models/m-1")
+			if got != want {
+				t.Errorf("with a version of %s the files are of %q, want %q", at, got, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range []string{"mlflow", "mlflow/", "mlflow/1", "mlflow/1/models/", "mlflow/2/models"} {
+		hold(at, "")
+	}
+	hold("mlflow/1/models/m-1", "model mlflow/1/models/m-1:1")
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -283,14 +284,24 @@ func Own(tx *store.Tx, container, name, user string) error {
 }
 
 // shared are folders of everybody's, which no version holds.
-var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/versions", "azureml/ExperimentRun", "ExperimentRun", "UI"}
+var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/versions", "azureml/ExperimentRun", "ExperimentRun", "UI", "mlflow"}
+
+// isShared says whether a folder is everybody's. In mlflow/N/models are the logged models of an
+// experiment.
+func isShared(name string) bool {
+	if rest, ok := strings.CutPrefix(name, "mlflow/"); ok {
+		_, err := strconv.Atoi(strings.TrimSuffix(rest, "/models"))
+		return err == nil
+	}
+	return slices.Contains(shared, name)
+}
 
 // Hold keeps what lies at a place as it is, because a version consists of it. Others may be added.
 // Several versions may lie at one place. Where the folder is not the user's own, only the files
 // that they wrote are kept: others go on with theirs.
 func Hold(tx *store.Tx, container, name, version, user string) error {
 	name = strings.TrimRight(name, "/")
-	if slices.Contains(shared, name) {
+	if isShared(name) {
 		return nil
 	}
 	owner, err := mayHold(tx, container, name, user)
@@ -314,7 +325,7 @@ func HoldAll(tx *store.Tx, container, name, version string) error {
 // it returns.
 func HoldWhole(tx *store.Tx, container, name, version, user string) (place string, err error) {
 	name = strings.TrimRight(name, "/")
-	if slices.Contains(shared, name) {
+	if isShared(name) {
 		return "", berth.Errorf(berth.Invalid, "the folder %s is shared; put the files of %s in a separate folder", quote(name), version)
 	}
 	owner, err := mayHold(tx, container, name, user)

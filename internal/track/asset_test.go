@@ -344,3 +344,35 @@ func TestJobRegistersByDatastore(t *testing.T) {
 	ann.must("POST", "model-versions/create", obj{"name": "anns", "source": "azureml://datastores/workspaceartifactstore/paths/ExperimentRun/dcid.regjob/outputs"})
 	job.must("POST", "model-versions/create", obj{"name": "m", "source": "models:/anns/1"})
 }
+
+// TestVersionIsNotAboveModels: a version would keep every logged model that there is, or comes,
+// below its folder.
+func TestVersionIsNotAboveModels(t *testing.T) {
+	s := start(t, t.TempDir())
+	s.addDatastores()
+	own := s.must("POST", "experiments/create", obj{"name": "own", "artifact_location": "mlflow-artifacts:/shelf"})["experiment_id"].(string)
+	s.must("POST", "registered-models/create", obj{"name": "m"})
+	run := s.newRun(own, nil)
+	model := at(s.must("POST", "logged-models", obj{"experiment_id": own, "name": "lm"}), "model", "info", "model_id").(string)
+	create := func(want int, source string) {
+		t.Helper()
+		s.want(want, "POST", "model-versions/create", obj{"name": "m", "source": source})
+	}
+	const store = "azureml://datastores/workspaceartifactstore/paths/"
+	for _, p := range []string{"", "0", "0/models", "77", "77/models", "shelf", "shelf/models", "shelf/" + run} {
+		create(400, "mlflow-artifacts:/"+p)
+		create(400, store+"mlflow/"+p)
+	}
+	for _, p := range []string{"", "ExperimentRun"} {
+		create(400, store+p)
+	}
+	create(400, "azureml://datastores/workspaceblobstore/paths/")
+	create(400, "azureml://datastores/workspaceblobstore/paths/azureml")
+	for _, p := range []string{"0/x", "other", "other/models", "shelf/models/" + model, "shelf/models/" + model + "/artifacts", "shelf/" + run + "/artifacts"} {
+		create(200, "mlflow-artifacts:/"+p)
+	}
+	for _, p := range []string{"mlflow/other", "mlflow/shelf/models/" + model, "ExperimentRun/dcid." + run} {
+		create(200, store+p)
+	}
+	create(200, "azureml://datastores/workspaceblobstore/paths/azureml/x")
+}

@@ -130,6 +130,9 @@ func (c *call) addVersion(x *change, m *registered, v *version, number func(next
 	if err := c.mayRegister(v); err != nil {
 		return err
 	}
+	if err := c.checkAbove(v); err != nil {
+		return err
+	}
 	next, err := asset.Next(x.tx, x.w.Key, kindModels, m.Name)
 	if err != nil {
 		return err

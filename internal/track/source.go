@@ -1,9 +1,12 @@
 package track
 
 import (
+	"path"
+	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -92,4 +95,49 @@ func (c *call) mayRegister(v *version) error {
 		return err
 	}
 	return c.mayFile(c.fileAt(p), false)
+}
+
+// checkAbove refuses versions of a folder that has whole runs or logged models below it, or will
+// have them: none of those could ever be removed.
+func (c *call) checkAbove(v *version) error {
+	f, ours := c.filesOf(v)
+	if !ours || f.asset != nil || v.Container != "" || !c.isAbove(f) {
+		return nil
+	}
+	return invalid("Invalid model version source: '%s'. It is above the files of runs and logged models. Name the folder of one model.", v.Source)
+}
+
+// isAbove says whether a folder has, or will have, runs or logged models below it.
+func (w *workspace) isAbove(f file) bool {
+	p := f.path
+	switch {
+	case f.run != nil || f.model != nil:
+		return false
+	case p != "":
+	case f.name == "":
+		return true
+	case f.container != w.Artifacts:
+		return f.name+"/" == locate.OutputRoot
+	case !strings.HasPrefix(f.name+"/", otherArtifacts):
+		return strings.HasPrefix(locate.ArtifactPath(""), f.name+"/")
+	default:
+		p = strings.Trim(strings.TrimPrefix(f.name+"/", otherArtifacts), "/")
+	}
+	if p == "" {
+		return true
+	}
+	first, rest, _ := strings.Cut(p, "/")
+	if _, err := strconv.Atoi(first); err == nil && (rest == "" || rest == "models") { // of an experiment to come
+		return true
+	}
+	above := false
+	w.view(func(x *index) {
+		r := x.run(path.Base(p))
+		above = r != nil && isBelow(r.URI, p)
+		for _, e := range x.experiments {
+			root, ours := proxied(e.Location)
+			above = above || ours && (root == p || root+"/models" == p || strings.HasPrefix(root, p+"/"))
+		}
+	})
+	return above
 }
