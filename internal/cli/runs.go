@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,7 +176,8 @@ func (s *session) shownIDs(runs []client.Run) []string {
 // shortID is the least number of characters of an id that is shortened.
 const shortID = 8
 
-var madeID = regexp.MustCompile("^[0-9a-f]{32}$")
+// isMade reports whether an id is one that MLflow gives a run.
+func isMade(id string) bool { return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == "" }
 
 // shortIDs shortens ids of runs to their beginnings, as far as these are unique among them. The
 // names of jobs stay.
@@ -185,7 +185,7 @@ func shortIDs(ids []string) []string {
 	sorted := slices.Sorted(slices.Values(ids))
 	out := make([]string, len(ids))
 	for i, id := range ids {
-		if out[i] = id; !madeID.MatchString(id) {
+		if out[i] = id; !isMade(id) {
 			continue
 		}
 		n := shortID
