@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 
 // metricRow is a metric as `berth metrics -o json` prints it.
 type metricRow struct {
+	Run    string         `json:"run_id"`
 	Key    string         `json:"key"`
 	Latest any            `json:"latest"`
 	Step   int64          `json:"step"`
@@ -33,42 +35,38 @@ func metricsCommand(s *session) *cobra.Command {
 		Use:   "metrics RUN [RUN…]",
 		Short: "Show the metrics of a job or run, with their trends",
 		Long: "Shows the metrics that a job or another run logged to the workspace's MLflow server. With --metric, draws a chart of one run\n" +
-			"or several. With --watch, prints values as they are logged until the run ends. With -o csv or -o jsonl, writes every point, one per line.\n\n" +
+			"or several. With --watch, prints values as they are logged until the run ends, with -o jsonl as JSON lines. Without it, -o csv and\n" +
+			"-o jsonl write every point, one per line; other formats have up to 1000 points of each metric.\n\n" +
 			"  berth metrics JOB\n" +
 			"  berth metrics JOB --metric loss\n" +
 			"  berth metrics JOB --watch\n" +
 			"  berth metrics JOB OTHER -o csv > points.csv",
 		Args: atLeastOne,
-		RunE: func(cmd *cobra.Command, runs []string) error {
-			export := strings.ToLower(s.format.name)
-			switch {
-			case export != "csv" && export != "jsonl":
-				export = ""
-				if err := s.format.check(); err != nil {
-					return err
-				}
-			case watch || s.format.query != "":
-				return usagef("-o %s writes every point: it takes neither --watch nor --query", export)
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := s.checkMetrics(names, keys, watch); err != nil {
+				return err
 			}
 			c, err := s.open(cmd.Context())
-			if err == nil {
-				runs, err = s.runIDs(cmd.Context(), c, runs)
+			if err != nil {
+				return err
+			}
+			runs, err := s.runsNamed(cmd.Context(), c, names)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return s.watchMetrics(cmd.Context(), c, runs[0], keys)
+			}
+			if err := logged(runs, keys); err != nil {
+				return err
 			}
 			switch {
-			case err != nil:
-				return err
-			case export != "":
-				return s.exportMetrics(cmd.Context(), c, runs, keys, export)
-			case watch && len(runs) > 1:
-				return berth.Errorf(berth.Invalid, "--watch takes one run")
-			case watch:
-				return s.watchMetrics(cmd.Context(), c, runs[0], keys)
+			case s.exports():
+				return s.exportMetrics(cmd.Context(), c, runs, keys)
 			case len(keys) > 0 && !s.format.chosen():
 				return s.drawMetrics(cmd.Context(), c, runs, keys)
-			case len(runs) > 1:
-				return berth.Errorf(berth.Invalid, "several runs are shown in a chart: say which with --metric, or use `berth runs compare`")
 			}
-			return s.listMetrics(cmd.Context(), c, runs[0], keys)
+			return s.listMetrics(cmd.Context(), c, runs, keys)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&keys, "metric", "m", nil, "a metric to draw or write; may be repeated")
@@ -80,38 +78,86 @@ func metricsCommand(s *session) *cobra.Command {
 
 func atLeastOne(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return berth.Errorf(berth.Invalid, "name a job or run; `berth runs` lists them")
+		return usagef("name a job or run; `berth runs` lists them")
 	}
 	return nil
 }
 
-// runIDs finds runs by their ids or the beginning of one, and those of jobs also as `last`.
-func (s *session) runIDs(ctx context.Context, c *client.Client, names []string) ([]string, error) {
-	ids := make([]string, len(names))
-	for i, name := range names {
-		ids[i] = name
-		if name != "last" {
-			_, err := c.Run(ctx, name)
-			if err == nil {
-				continue
-			}
-			if berth.CodeOf(err) != berth.NotFound {
-				return nil, err
-			}
-		}
-		j, err := s.job(ctx, c, name)
-		if berth.CodeOf(err) == berth.NotFound && name != "last" {
-			if ids[i], err = runOfPrefix(ctx, c, name, err); err != nil {
-				return nil, err
-			}
+// exports reports whether every point is to be written, in a format that other commands do not have.
+func (s *session) exports() bool { return s.format.name == "csv" || s.format.name == "jsonl" }
+
+// checkMetrics refuses what does not go together.
+func (s *session) checkMetrics(runs, keys []string, watch bool) error {
+	s.format.name = strings.ToLower(s.format.name)
+	switch lines := s.format.name == "jsonl" && s.format.query == ""; {
+	case watch && len(runs) > 1:
+		return usagef("--watch follows one run; %d are named", len(runs))
+	case watch && !lines && (s.exports() || s.format.chosen()):
+		return usagef("--watch writes text, or JSON lines with -o jsonl; leave out other formats and --query")
+	case s.exports() && s.format.query != "":
+		return usagef("-o %s writes every point; leave out --query", s.format.name)
+	case s.exports():
+		return nil
+	case len(runs) > 1 && len(keys) == 0 && !s.format.chosen():
+		return usagef("several runs are shown in a chart: say which metric with --metric, or use `berth runs compare`")
+	}
+	return s.format.check()
+}
+
+// logged refuses keys that none of the runs has.
+func logged(runs []*client.Run, keys []string) error {
+	known := keysOf(runs, metricKeys)
+	for _, key := range keys {
+		if slices.Contains(known, key) {
 			continue
+		}
+		who := "none of these runs has logged"
+		if len(runs) == 1 {
+			who = "run " + runs[0].Info.ID + " has logged no"
+		}
+		near := ""
+		if n := nearest(key, known); n != "" {
+			near = fmt.Sprintf("; did you mean %q?", n)
+		}
+		return berth.Errorf(berth.NotFound, "%s metric %q%s", who, key, near)
+	}
+	return nil
+}
+
+// runsNamed finds runs by their ids or the beginning of one, and those of jobs also as `last`.
+func (s *session) runsNamed(ctx context.Context, c *client.Client, names []string) ([]*client.Run, error) {
+	runs := make([]*client.Run, len(names))
+	for i, name := range names {
+		id, err := name, error(nil)
+		if name != "last" {
+			runs[i], err = c.Run(ctx, name)
+		}
+		if name == "last" || berth.CodeOf(err) == berth.NotFound {
+			if id, err = s.runID(ctx, c, name); err == nil {
+				runs[i], err = c.Run(ctx, id)
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		ids[i] = j.Name
 	}
-	return ids, nil
+	return runs, nil
+}
+
+// runID finds the id of a run by its beginning, or as `last`.
+func (s *session) runID(ctx context.Context, c *client.Client, name string) (string, error) {
+	j, err := s.job(ctx, c, name)
+	switch {
+	case err == nil:
+		return j.Name, nil
+	case berth.CodeOf(err) != berth.NotFound:
+		return "", err
+	case name == "last":
+		return "", berth.Errorf(berth.NotFound, "you have no job in workspace %s, and `last` is the newest; give the beginning of a run's id, which `berth runs` lists",
+			c.Workspace.Name)
+	}
+	none := berth.Errorf(berth.NotFound, "there is no job or run %q in workspace %s; `berth runs` lists them", name, c.Workspace.Name)
+	return runOfPrefix(ctx, c, name, none)
 }
 
 // runOfPrefix is the one run whose id begins with a text; without one the error is none.
@@ -142,36 +188,31 @@ func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none erro
 	return "", berth.Errorf(berth.Invalid, "%d runs begin with %q: %s; give more of the id", len(found), prefix, strings.Join(found[:min(3, len(found))], ", "))
 }
 
-func wanted(keys []string, key string) bool {
-	for _, k := range keys {
-		if k == key {
-			return true
-		}
-	}
-	return len(keys) == 0
+func metricKeys(r *client.Run) []string {
+	return names(r.Data.Metrics, func(m client.Metric) string { return m.Key })
 }
 
-func (s *session) listMetrics(ctx context.Context, c *client.Client, id string, keys []string) error {
-	r, err := c.Run(ctx, id)
-	if err != nil {
-		return err
-	}
-	var rows []metricRow
-	for _, m := range r.Data.Metrics {
-		if !wanted(keys, m.Key) {
-			continue
+func wanted(keys []string, key string) bool { return len(keys) == 0 || slices.Contains(keys, key) }
+
+func (s *session) listMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string) error {
+	rows := []metricRow{}
+	for _, r := range runs {
+		for _, m := range r.Data.Metrics {
+			if !wanted(keys, m.Key) {
+				continue
+			}
+			p, err := c.Chart(ctx, []string{r.Info.ID}, m.Key, chartPoints)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, metricRow{r.Info.ID, m.Key, m.Value, m.Step, p})
 		}
-		p, err := c.Chart(ctx, []string{r.Info.ID}, m.Key, chartPoints)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, metricRow{m.Key, m.Value, m.Step, p})
 	}
 	switch {
 	case s.format.chosen():
 		return s.print(rows)
 	case len(rows) == 0:
-		s.say("run %s has logged no metrics", id)
+		s.say("run %s has logged no metrics", runs[0].Info.ID)
 		return nil
 	}
 	return s.printMetrics(rows)
@@ -221,18 +262,19 @@ func means(values []float64, n int) []float64 {
 	return out
 }
 
-func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs, keys []string) error {
+func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string) error {
+	ids := names(runs, func(r *client.Run) string { return r.Info.ID })
 	width := s.out.width()
 	if width == 0 {
 		width = 100
 	}
 	for _, key := range keys {
-		p, err := c.Chart(ctx, runs, key, chartPoints)
+		p, err := c.Chart(ctx, ids, key, chartPoints)
 		if err != nil {
 			return err
 		}
-		curves := make([]curve, len(runs))
-		for i, id := range runs {
+		curves := make([]curve, len(ids))
+		for i, id := range ids {
 			curves[i].name = id
 			for _, q := range p {
 				if q.Run == id {
@@ -246,11 +288,7 @@ func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs, keys 
 				odd++
 			}
 		}
-		switch {
-		case len(p) == 0:
-			s.say("nothing was logged as %s", key)
-			continue
-		case odd == len(p):
+		if odd == len(p) {
 			s.say("%s has no finite values: there is nothing to draw", legible(key))
 			continue
 		}
@@ -276,10 +314,18 @@ func sampled(points []client.Point) string {
 }
 
 // watchMetrics prints the points of a run as they come, until it has ended.
-func (s *session) watchMetrics(ctx context.Context, c *client.Client, id string, keys []string) error {
+func (s *session) watchMetrics(ctx context.Context, c *client.Client, r *client.Run, keys []string) error {
+	id := r.Info.ID
+	if !slices.ContainsFunc(metricKeys(r), func(key string) bool { return wanted(keys, key) }) && r.Info.End == 0 {
+		s.say("waiting for the first value")
+	}
 	status, err := c.WatchMetrics(ctx, id, func(p client.Point) error {
 		if !wanted(keys, p.Key) {
 			return nil
+		}
+		if s.exports() {
+			p.Run = id
+			return s.pointsAsJSON(p)
 		}
 		_, err := fmt.Fprintf(s.out, "%s  step %d  %v\n", legible(p.Key), p.Step, p.Value)
 		return err

@@ -11,9 +11,9 @@ import (
 )
 
 // exportMetrics writes every point of the metrics of runs, one per line.
-func (s *session) exportMetrics(ctx context.Context, c *client.Client, runs, keys []string, format string) error {
+func (s *session) exportMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string) error {
 	write, end := s.pointsAsJSON, func() error { return nil }
-	if format == "csv" {
+	if s.format.name == "csv" {
 		w := csv.NewWriter(s.out)
 		if err := w.Write([]string{"run_id", "key", "step", "timestamp", "value"}); err != nil {
 			return err
@@ -31,18 +31,14 @@ func (s *session) exportMetrics(ctx context.Context, c *client.Client, runs, key
 }
 
 // eachPoint calls fn with every point of the metrics of runs.
-func (s *session) eachPoint(ctx context.Context, c *client.Client, runs, keys []string, fn func(client.Point) error) error {
-	for _, id := range runs {
-		r, err := c.Run(ctx, id)
-		if err != nil {
-			return err
-		}
+func (s *session) eachPoint(ctx context.Context, c *client.Client, runs []*client.Run, keys []string, fn func(client.Point) error) error {
+	for _, r := range runs {
 		for _, m := range r.Data.Metrics {
 			if !wanted(keys, m.Key) {
 				continue
 			}
-			err := c.History(ctx, id, m.Key, func(p client.Point) error {
-				p.Run = id
+			err := c.History(ctx, r.Info.ID, m.Key, func(p client.Point) error {
+				p.Run = r.Info.ID
 				return fn(p)
 			})
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -20,7 +19,7 @@ func compareRunsCommand(s *session) *cobra.Command {
 			"  berth runs compare last 3f2a",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return berth.Errorf(berth.Invalid, "name two runs or more; `berth runs` lists them")
+				return usagef("name two runs or more; `berth runs` lists them")
 			}
 			return nil
 		},
@@ -32,14 +31,9 @@ func compareRunsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if ids, err = s.runIDs(cmd.Context(), c, ids); err != nil {
+			runs, err := s.runsNamed(cmd.Context(), c, ids)
+			if err != nil {
 				return err
-			}
-			runs := make([]*client.Run, len(ids))
-			for i, id := range ids {
-				if runs[i], err = c.Run(cmd.Context(), id); err != nil {
-					return err
-				}
 			}
 			if s.format.chosen() {
 				return s.print(runs)
@@ -76,9 +70,7 @@ func (s *session) printComparison(runs []*client.Run, all bool) error {
 			row("param "+key, "", value)
 		}
 	}
-	for _, key := range keysOf(runs, func(r *client.Run) []string {
-		return names(r.Data.Metrics, func(m client.Metric) string { return m.Key })
-	}) {
+	for _, key := range keysOf(runs, metricKeys) {
 		row("metric "+key, cyan, func(r *client.Run) string { return metricOf(r, key) })
 	}
 	return s.printRows(t)

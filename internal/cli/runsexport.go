@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -23,7 +22,7 @@ func exportRunsCommand(s *session) *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if format != "csv" && format != "jsonl" {
-				return berth.Errorf(berth.Invalid, "--format is csv or jsonl, not %q", format)
+				return usagef("--format %s: the formats are csv and jsonl", format)
 			}
 			c, err := s.open(cmd.Context())
 			if err != nil {
@@ -61,9 +60,7 @@ func exportRunsCommand(s *session) *cobra.Command {
 func (s *session) writeCSV(runs []*client.Run, experiments map[string]string) error {
 	params := keysOf(runs, func(r *client.Run) []string { return names(r.Data.Params, func(p client.Pair) string { return p.Key }) })
 	tags := keysOf(runs, func(r *client.Run) []string { return names(r.Data.Tags, func(p client.Pair) string { return p.Key }) })
-	metrics := keysOf(runs, func(r *client.Run) []string {
-		return names(r.Data.Metrics, func(m client.Metric) string { return m.Key })
-	})
+	metrics := keysOf(runs, metricKeys)
 	w := csv.NewWriter(s.out)
 	head := []string{"run_id", "run_name", "experiment", "user", "status", "start_time", "end_time"}
 	for prefix, keys := range [][]string{metrics, params, tags} {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/migrate"
 	"github.com/berthml/berth/internal/spec"
 )
@@ -41,7 +40,7 @@ func trackingImportCommand(s *session) *cobra.Command {
 				return err
 			}
 			if from == "" {
-				return berth.Errorf(berth.Invalid, "say where from: --from ADDRESS or --from FOLDER")
+				return usagef("say where from: --from ADDRESS or --from FOLDER")
 			}
 			source, err := importSource(from)
 			if err != nil {
