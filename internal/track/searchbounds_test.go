@@ -52,6 +52,21 @@ func TestSearchKeysAreBounded(t *testing.T) {
 	search(400, "runs/search", obj{"order_by": []string{"metrics.k" + strings.Repeat(" ", 1<<18) + "DESC"}})
 }
 
+// TestQueriesAreSmall: a request that changes nothing has room for the longest filter, and for
+// little more.
+func TestQueriesAreSmall(t *testing.T) {
+	s := start(t, t.TempDir())
+	quotes := "tags.t = '" + strings.Repeat(`"`, 1<<20-11) + "'" // each is two bytes of JSON
+	s.want(200, "POST", "runs/search", obj{"experiment_ids": []string{"0"}, "filter": quotes})
+	for _, call := range []string{"runs/search", "logged-models/search", "experiments/search", "registered-models/search", "model-versions/search", "experiments/search-datasets"} {
+		if got := s.want(400, "POST", call, obj{"more": strings.Repeat("x", 3<<20)}); !strings.Contains(fmt.Sprint(got["message"]), "larger than") {
+			t.Errorf("%s: %.200v", call, got)
+		}
+	}
+	run := s.newRun("0", nil)
+	s.must("POST", "runs/set-tag", obj{"run_id": run, "key": "k", "value": strings.Repeat("x", 3<<20)})
+}
+
 // TestJobSearchesItsRuns: a job finds the runs that it may read, and no others of its experiment.
 func TestJobSearchesItsRuns(t *testing.T) {
 	s := start(t, t.TempDir())

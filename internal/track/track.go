@@ -9,7 +9,6 @@ package track
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -113,8 +112,9 @@ type call struct {
 	r    *http.Request
 	path string // of what a route leaves open: an id, an artifact's path
 	// sent says that a part of the answer has been sent: an error breaks it off.
-	sent bool
-	turn bool // one of the user's turns to send a large answer is the call's
+	sent  bool
+	reads bool // the route changes nothing
+	turn  bool // one of the user's turns to send a large answer is the call's
 	params
 }
 
@@ -165,7 +165,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 			return err
 		}
 	}
-	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest}
+	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest, reads: route.reads}
 	if !route.raw {
 		if err := c.readParams(); err != nil {
 			return err
@@ -209,9 +209,6 @@ func (s *Service) leads() error {
 	}
 	return berth.Errorf(berth.Unavailable, "another server may have become the leader; send the request again")
 }
-
-// maxBody bounds a request that is not an artifact. A batch has a limit of its own, of MLflow's.
-const maxBody = 32 << 20
 
 // readParams reads the query of a GET, or the JSON of anything else. What is no JSON, and an empty
 // list, are an empty object, whose parameters are missing, as in the original; other JSON that is
@@ -258,18 +255,6 @@ func (c *call) readParams() error {
 }
 
 func notAnObject() error { return invalid("The request must be a JSON object") }
-
-func (c *call) readBody() ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	var big *http.MaxBytesError
-	if errors.As(err, &big) {
-		return nil, invalid("The request is larger than %d MiB", maxBody>>20)
-	}
-	if err != nil {
-		return nil, refuse(badRequest, "The request ended before its body did")
-	}
-	return b, nil
-}
 
 // clean reports whether an escaped path means the same to everybody.
 func clean(escaped string) (string, bool) {
