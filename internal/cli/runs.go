@@ -77,10 +77,19 @@ func runsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			shown := q.Limit
+			if !cmd.Flags().Changed("max-results") {
+				q.Limit++ // to know whether there are more
+			}
 			runs, err := c.Runs(cmd.Context(), q.RunQuery)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
+			}
+			if shown > 0 && len(runs) > shown {
+				runs = runs[:shown]
+				defer s.hint("only the first %d runs are shown; -r 0 shows all", shown)
+			}
+			switch {
 			case len(chosen) > 0 && (s.format.chosen() || len(runs) > 0):
 				return s.printRunColumns(runs, chosen)
 			case s.format.name == "tsv" && s.format.query == "": // runs have no values of their own, only objects

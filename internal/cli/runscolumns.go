@@ -11,26 +11,39 @@ import (
 
 // A runColumn is something that `berth runs --columns` shows of a run.
 type runColumn struct {
-	name string
-	of   func(r *client.Run) string
+	name   string
+	of     func(r *client.Run) string
+	number func(r *client.Run) any // for JSON and YAML; nil for what is text
+}
+
+// value returns a column as JSON has it: null for what a run does not have.
+func (c runColumn) value(r *client.Run) any {
+	text := c.of(r)
+	switch {
+	case text == "":
+		return nil
+	case c.number != nil:
+		return c.number(r)
+	}
+	return text
 }
 
 // plainColumns are the columns that every run has. experiments has names by id.
 func plainColumns(experiments map[string]string) []runColumn {
 	return []runColumn{
-		{"run", func(r *client.Run) string { return r.Info.ID }},
-		{"name", func(r *client.Run) string { return r.Info.Name }},
-		{"status", func(r *client.Run) string { return r.Info.Status }},
-		{"experiment", func(r *client.Run) string { return experiments[r.Info.Experiment] }},
-		{"user", func(r *client.Run) string { return r.Info.User }},
-		{"started", func(r *client.Run) string { return isoTime(r.Info.Start) }},
-		{"ended", func(r *client.Run) string { return isoTime(r.Info.End) }},
-		{"duration", func(r *client.Run) string {
+		{name: "run", of: func(r *client.Run) string { return r.Info.ID }},
+		{name: "name", of: func(r *client.Run) string { return r.Info.Name }},
+		{name: "status", of: func(r *client.Run) string { return r.Info.Status }},
+		{name: "experiment", of: func(r *client.Run) string { return experiments[r.Info.Experiment] }},
+		{name: "user", of: func(r *client.Run) string { return r.Info.User }},
+		{name: "started", of: func(r *client.Run) string { return isoTime(r.Info.Start) }},
+		{name: "ended", of: func(r *client.Run) string { return isoTime(r.Info.End) }},
+		{name: "duration", of: func(r *client.Run) string {
 			if r.Info.End == 0 {
 				return ""
 			}
 			return fmt.Sprint(time.Duration(r.Info.End-r.Info.Start) * time.Millisecond)
-		}},
+		}, number: func(r *client.Run) any { return float64(r.Info.End-r.Info.Start) / 1000 }},
 	}
 }
 
@@ -48,14 +61,15 @@ func runColumns(names []string, experiments map[string]string) ([]runColumn, err
 	for _, name := range names {
 		kind, key, dotted := strings.Cut(name, ".")
 		var of func(*client.Run) string
+		var number func(*client.Run) any
 		i := slices.IndexFunc(plain, func(c runColumn) bool { return c.name == name })
 		switch {
 		case i >= 0:
-			of = plain[i].of
+			of, number = plain[i].of, plain[i].number
 		case dotted && key == "":
 			of = nil
 		case dotted && kind == "metrics":
-			of = func(r *client.Run) string { return metricOf(r, key) }
+			of, number = func(r *client.Run) string { return metricOf(r, key) }, func(r *client.Run) any { return metricValue(r, key) }
 		case dotted && kind == "params":
 			of = func(r *client.Run) string { return pairOf(r.Data.Params, key) }
 		case dotted && kind == "tags":
@@ -65,7 +79,7 @@ func runColumns(names []string, experiments map[string]string) ([]runColumn, err
 			known := columnNames(plain)
 			return nil, usagef("--columns %s: the columns are %s, metrics.KEY, params.KEY and tags.KEY", name, strings.Join(known, ", "))
 		}
-		out = append(out, runColumn{name, of})
+		out = append(out, runColumn{name, of, number})
 	}
 	return out, nil
 }
@@ -77,8 +91,7 @@ func (s *session) printRunColumns(runs []client.Run, columns []runColumn) error 
 		for i := range runs {
 			values, object := make([]any, len(columns)), map[string]any{}
 			for k, c := range columns {
-				values[k] = c.of(&runs[i])
-				object[c.name] = values[k]
+				values[k], object[c.name] = c.of(&runs[i]), c.value(&runs[i])
 			}
 			if rows[i] = any(object); s.format.name == "tsv" && s.format.query == "" {
 				rows[i] = values

@@ -104,10 +104,18 @@ func pairOf(pairs []client.Pair, key string) string {
 }
 
 func metricOf(r *client.Run, key string) string {
-	for _, m := range r.Data.Metrics {
-		if m.Key == key {
-			return fmt.Sprint(m.Value)
-		}
+	if v := metricValue(r, key); v != nil {
+		return fmt.Sprint(v)
 	}
 	return ""
+}
+
+// metricValue returns the latest value of a metric: a number, NaN or an infinity as text, or nil.
+func metricValue(r *client.Run, key string) any {
+	for _, m := range r.Data.Metrics {
+		if m.Key == key {
+			return m.Value
+		}
+	}
+	return nil
 }
