@@ -160,8 +160,12 @@ func (s *session) printRuns(runs []client.Run, names map[string]string, now time
 			name = ""
 		}
 		named = named || name != ""
+		started := ""
+		if r.Info.Start > 0 {
+			started = ago(now.Sub(time.UnixMilli(r.Info.Start)))
+		}
 		t.add(cell{ids[i], ""}, cell{oneLine(name), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
-			cell{oneLine(names[r.Info.Experiment]), ""}, cell{ago(now.Sub(time.UnixMilli(r.Info.Start))), dim}, cell{metrics, ""}, cell{params, ""})
+			cell{oneLine(names[r.Info.Experiment]), ""}, cell{started, dim}, cell{metrics, ""}, cell{params, ""})
 	}
 	if !named {
 		t.drop(1)

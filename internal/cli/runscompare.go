@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ func compareRunsCommand(s *session) *cobra.Command {
 		Use:   "compare RUN RUN…",
 		Short: "Show runs side by side: the parameters that differ, and the metrics",
 		Long: "Shows runs side by side: the parameters that differ, and the latest values of metrics. A run is named by its id, by the beginning of one,\n" +
-			"or as `last`, your newest job.\n\n" +
+			"or as `last`, your newest job. With -o json, runs has the ids, and params and metrics have the values of the runs by key.\n\n" +
 			"  berth runs compare last 3f2a",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -35,10 +36,18 @@ func compareRunsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if s.format.chosen() {
-				return s.print(runs)
+			x := compareRuns(runs, all)
+			switch {
+			case s.format.name == "tsv" && s.format.query == "":
+				rows := []any{}
+				for _, r := range x.rows(runs) {
+					rows = append(rows, append([]any{r.name}, names(r.values, func(v string) any { return v })...))
+				}
+				return s.print(rows)
+			case s.format.chosen():
+				return s.print(x)
 			}
-			return s.printComparison(runs, all)
+			return s.printComparison(runs, x)
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "include parameters that are the same")
@@ -46,38 +55,115 @@ func compareRunsCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func (s *session) printComparison(runs []*client.Run, all bool) error {
-	t := table{header: []string{""}, whole: true}
+// A comparison is runs side by side, as `berth runs compare -o json` prints them. Each key has the
+// values of the runs in their order, nil where a run has none.
+type comparison struct {
+	Runs    []string         `json:"runs"`
+	Params  map[string][]any `json:"params"`
+	Metrics map[string][]any `json:"metrics"`
+}
+
+// compareRuns compares runs. Parameters that are the same are left out unless all are wanted.
+func compareRuns(runs []*client.Run, all bool) comparison {
+	x := comparison{Params: map[string][]any{}, Metrics: map[string][]any{}}
 	for _, r := range runs {
-		t.header = append(t.header, legible(clip(r.Info.Name, 24)))
+		x.Runs = append(x.Runs, r.Info.ID)
 	}
-	row := func(name, color string, value func(*client.Run) string) {
-		cells := []cell{{name, color}}
-		for _, r := range runs {
-			cells = append(cells, cell{clip(oneLine(value(r)), 24), ""})
-		}
-		t.add(cells...)
-	}
-	ids := []cell{{"run", dim}}
-	for _, r := range runs {
-		ids = append(ids, cell{r.Info.ID, ""})
-	}
-	t.add(ids...)
-	row("status", dim, func(r *client.Run) string { return r.Info.Status })
-	for _, key := range keysOf(runs, func(r *client.Run) []string { return names(r.Data.Params, func(p client.Pair) string { return p.Key }) }) {
-		value := func(r *client.Run) string { return pairOf(r.Data.Params, key) }
+	for _, key := range keysOf(runs, paramKeys) {
+		value := func(r *client.Run) any { return pairValue(r.Data.Params, key) }
 		if all || slices.ContainsFunc(runs, func(r *client.Run) bool { return value(r) != value(runs[0]) }) {
-			row("param "+key, "", value)
+			x.Params[key] = names(runs, value)
 		}
 	}
 	for _, key := range keysOf(runs, metricKeys) {
-		row("metric "+key, cyan, func(r *client.Run) string { return metricOf(r, key) })
+		x.Metrics[key] = names(runs, func(r *client.Run) any { return metricValue(r, key) })
+	}
+	return x
+}
+
+// A comparedRow is a row of the table of a comparison.
+type comparedRow struct {
+	name, color string
+	values      []string
+}
+
+func (x comparison) rows(runs []*client.Run) []comparedRow {
+	shown := func(v any) string {
+		if v == nil {
+			return ""
+		}
+		return oneLine(fmt.Sprint(v))
+	}
+	rows := []comparedRow{
+		{"run", dim, x.Runs},
+		{"status", dim, names(runs, func(r *client.Run) string { return r.Info.Status })},
+	}
+	for _, key := range sortedKeys(x.Params) {
+		rows = append(rows, comparedRow{"param " + oneLine(key), "", names(x.Params[key], shown)})
+	}
+	for _, key := range sortedKeys(x.Metrics) {
+		rows = append(rows, comparedRow{"metric " + oneLine(key), cyan, names(x.Metrics[key], shown)})
+	}
+	return rows
+}
+
+func (s *session) printComparison(runs []*client.Run, x comparison) error {
+	rows := x.rows(runs)
+	t, widths := comparisonTable(runs, rows), []int{}
+	if widths = t.fit(s.out.width()); slices.ContainsFunc(t.rows[0], func(c cell) bool { return len(c.text) > slices.Max(widths[1:]) }) {
+		rows[0].values = shortIDs(x.Runs)
+		t = comparisonTable(runs, rows)
+		widths = t.fit(s.out.width())
+	}
+	for i, row := range t.rows {
+		texts := names(row[1:], func(c cell) string { return c.text })
+		for k, text := range clipApart(texts, widths[1:]) {
+			t.rows[i][k+1].text = text
+		}
 	}
 	return s.printRows(t)
 }
 
-func names[T any](list []T, name func(T) string) []string {
-	out := make([]string, len(list))
+// comparisonTable returns a table in which the columns of runs are shortened before that of names.
+func comparisonTable(runs []*client.Run, rows []comparedRow) table {
+	t := table{header: []string{""}, flex: make([][]flexible, 2)}
+	t.flex[1] = []flexible{{least: 12}}
+	for i, r := range runs {
+		t.header = append(t.header, legible(oneLine(r.Info.Name)))
+		t.flex[0] = append(t.flex[0], flexible{column: i + 1, least: 12})
+	}
+	for _, r := range rows {
+		t.add(append([]cell{{r.name, r.color}}, names(r.values, func(v string) cell { return cell{v, ""} })...)...)
+	}
+	return t
+}
+
+// clipApart shortens texts to widths. Of those that differ only behind the cut, it keeps the part
+// where they differ.
+func clipApart(texts []string, widths []int) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = clip(text, widths[i])
+	}
+	for i, text := range texts {
+		same := -1 // characters that it shares with one of which the same is shown
+		for k, other := range texts {
+			if other != text && clip(other, widths[k]) == clip(text, widths[i]) {
+				same = max(same, utf8.RuneCountInString(text[:shared(text, other)]))
+			}
+		}
+		all := []rune(text)
+		before := min(same-widths[i]/3, len(all)-widths[i]+1) // the end is shown whole if it fits
+		if same >= 0 && before > 0 {
+			out[i] = clip("…"+string(all[before:]), widths[i])
+		}
+	}
+	return out
+}
+
+// names is what a function makes of each element.
+func names[T, N any](list []T, name func(T) N) []N {
+	out := make([]N, len(list))
 	for i, x := range list {
 		out[i] = name(x)
 	}
@@ -95,12 +181,22 @@ func keysOf(runs []*client.Run, of func(*client.Run) []string) []string {
 }
 
 func pairOf(pairs []client.Pair, key string) string {
+	text, _ := pairValue(pairs, key).(string)
+	return text
+}
+
+// pairValue returns the value of a parameter or tag, or nil.
+func pairValue(pairs []client.Pair, key string) any {
 	for _, p := range pairs {
 		if p.Key == key {
 			return p.Value
 		}
 	}
-	return ""
+	return nil
+}
+
+func paramKeys(r *client.Run) []string {
+	return names(r.Data.Params, func(p client.Pair) string { return p.Key })
 }
 
 func metricOf(r *client.Run, key string) string {

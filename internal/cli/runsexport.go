@@ -58,7 +58,7 @@ func exportRunsCommand(s *session) *cobra.Command {
 }
 
 func (s *session) writeCSV(runs []*client.Run, experiments map[string]string) error {
-	params := keysOf(runs, func(r *client.Run) []string { return names(r.Data.Params, func(p client.Pair) string { return p.Key }) })
+	params := keysOf(runs, paramKeys)
 	tags := keysOf(runs, func(r *client.Run) []string { return names(r.Data.Tags, func(p client.Pair) string { return p.Key }) })
 	metrics := keysOf(runs, metricKeys)
 	w := csv.NewWriter(s.out)

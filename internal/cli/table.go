@@ -15,7 +15,6 @@ import (
 type table struct {
 	header []string
 	rows   [][]cell
-	whole  bool         // the last column is not cut
 	flex   [][]flexible // shortened where a terminal is too narrow, the first group before the others
 }
 
@@ -112,7 +111,7 @@ func (s *session) printRows(t table) error {
 				text = clip(text, widths[i])
 			case cut[i] != nil:
 				text = cut[i](text, widths[i])
-			case i == len(row)-1 && limit > 0 && !t.whole:
+			case i == len(row)-1 && limit > 0:
 				text = clip(text, max(10, limit-used))
 			}
 			b.WriteString(s.paint(s.out, c.color, text))
