@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +33,8 @@ func trackingImportCommand(s *session) *cobra.Command {
 		Short: "Import an MLflow server or an mlruns folder",
 		Long: "Imports the experiments, runs, metrics, models and files of an MLflow server, or of the folder mlruns that MLflow writes without one, into the\n" +
 			"workspace. Runs keep their ids and model versions their numbers. Deleted runs and experiments are not imported. The import can be\n" +
-			"stopped and run again: nothing is duplicated, and what has not changed is not read again. What cannot be imported is left behind, named\n" +
-			"in the end, and tried again by the next import; the exit code is 1 then.\n\n" +
+			"stopped and run again: nothing is duplicated, and what has not changed is not read again. What cannot be imported is named, left\n" +
+			"behind, and tried again by the next import; the exit code is 1 then.\n\n" +
 			"If the server requires a token, set it in " + importTokenVar + ".\n\n" +
 			"  berth tracking import --from http://mlflow:5000\n" +
 			"  berth tracking import --from ./mlruns",
@@ -64,21 +68,30 @@ func trackingImportCommand(s *session) *cobra.Command {
 				}
 				return leftBehind(n)
 			}
-			s.say("imported %d experiments, %d runs (%d unchanged), %d points, %d files (%d bytes), %d logged models, %d registered models with %d new versions; %d things were left behind",
-				n.Experiments, n.Runs, n.Unchanged, n.Points, n.Files, n.Bytes, n.Logged, n.Models, n.Versions, n.LeftBehind)
-			for _, what := range n.NotImported {
-				s.say("  %s", spec.Printable(what))
+			said := ""
+			if n.LeftBehind > 0 {
+				said = " and named above"
 			}
-			if more := n.LeftBehind - len(n.NotImported); more > 0 {
-				s.say("  and %d more, which are named above", more)
-			}
+			s.say("imported %s, %s (%d unchanged), %s, %s (%s), %s, %s with %s; %s left behind%s",
+				count(n.Experiments, "experiment"), count(n.Runs, "run"), n.Unchanged, count(n.Points, "point"), count(n.Files, "file"), count(n.Bytes, "byte"),
+				count(n.Logged, "logged model"), count(n.Models, "registered model"), count(n.Versions, "new version"), wereLeft(n.LeftBehind), said)
 			return leftBehind(n)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "address of an MLflow server, or an mlruns folder")
+	cmd.Flags().StringVar(&from, "from", "", "address of an MLflow server (http:// or https://), or an mlruns folder, or the folder that has one")
 	cmd.Flags().BoolVar(&full, "full", false, "read runs again even if they have not changed since they were imported")
 	s.format.flags(cmd)
 	return cmd
+}
+
+// count is a number with what it counts.
+func count[N int | int64](n N, word string) string { return fmt.Sprintf("%d %s", n, plural(n, word)) }
+
+func wereLeft(n int) string {
+	if n == 1 {
+		return "1 thing was"
+	}
+	return fmt.Sprintf("%d things were", n)
 }
 
 // leftBehind is the exit of an import: it fails where something was left behind.
@@ -93,7 +106,34 @@ func importSource(from string) (migrate.Source, error) {
 	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
 		return migrate.Server(from, os.Getenv(importTokenVar), migrate.Patience)
 	}
-	return migrate.Folder(strings.TrimPrefix(from, "file://"))
+	dir := strings.TrimPrefix(from, "file://")
+	if scheme, rest, ok := strings.Cut(dir, "://"); ok && scheme != "" && !strings.HasPrefix(dir, "sqlite:///") {
+		return nil, usagef("--from %s: the address of a server must begin with http:// or https://, not %s://", withoutUser(scheme+"://", rest), scheme)
+	}
+	_, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) && hostPort.MatchString(dir) {
+		return nil, usagef("--from %s: the address of a server must begin with http:// or https://", withoutUser("", dir))
+	}
+	below := filepath.Join(dir, "mlruns")
+	if info, err := os.Stat(below); err == nil && info.IsDir() {
+		dir = below
+	}
+	return migrate.Folder(dir)
+}
+
+// hostPort matches what looks like the address of a server without its scheme.
+var hostPort = regexp.MustCompile(`^([^/@]*@)?[A-Za-z0-9.-]+:[0-9]+(/.*)?$|^[^/@]*:[^/@]*@`)
+
+// withoutUser is an address without the password that may be in it.
+func withoutUser(scheme, rest string) string {
+	host, path, slash := strings.Cut(rest, "/")
+	if at := strings.LastIndex(host, "@"); at >= 0 {
+		host = "…@" + host[at+1:]
+	}
+	if slash {
+		path = "/" + path
+	}
+	return scheme + host + path
 }
 
 func trackingSizesCommand(s *session) *cobra.Command {
@@ -118,7 +158,7 @@ func trackingSizesCommand(s *session) *cobra.Command {
 			}
 			t := table{header: []string{"EXPERIMENT", "RUNS", "MODELS", "POINTS", "POINT BYTES", "FILES", "FILE BYTES"}}
 			for _, e := range list {
-				t.add(cell{clip(e.Name, 40), ""}, cell{fmt.Sprint(e.Runs), ""}, cell{fmt.Sprint(e.Models), ""}, cell{fmt.Sprint(e.Points), ""}, cell{fmt.Sprint(e.PointBytes), ""},
+				t.add(cell{clip(oneLine(e.Name), 40), ""}, cell{fmt.Sprint(e.Runs), ""}, cell{fmt.Sprint(e.Models), ""}, cell{fmt.Sprint(e.Points), ""}, cell{fmt.Sprint(e.PointBytes), ""},
 					cell{fmt.Sprint(e.Files), ""}, cell{fmt.Sprint(e.FileBytes), ""})
 			}
 			return s.printRows(t)
