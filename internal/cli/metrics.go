@@ -128,11 +128,12 @@ func logged(runs []*client.Run, keys []string) error {
 func (s *session) runsNamed(ctx context.Context, c *client.Client, names []string) ([]*client.Run, error) {
 	runs := make([]*client.Run, len(names))
 	for i, name := range names {
-		id, err := name, error(nil)
+		var err error
 		if name != "last" {
 			runs[i], err = c.Run(ctx, name)
 		}
 		if name == "last" || berth.CodeOf(err) == berth.NotFound {
+			var id string
 			if id, err = s.runID(ctx, c, name); err == nil {
 				runs[i], err = c.Run(ctx, id)
 			}

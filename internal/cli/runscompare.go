@@ -109,8 +109,9 @@ func (x comparison) rows(runs []*client.Run) []comparedRow {
 
 func (s *session) printComparison(runs []*client.Run, x comparison) error {
 	rows := x.rows(runs)
-	t, widths := comparisonTable(runs, rows), []int{}
-	if widths = t.fit(s.out.width()); slices.ContainsFunc(t.rows[0], func(c cell) bool { return len(c.text) > slices.Max(widths[1:]) }) {
+	t := comparisonTable(runs, rows)
+	widths := t.fit(s.out.width())
+	if slices.ContainsFunc(t.rows[0], func(c cell) bool { return len(c.text) > slices.Max(widths[1:]) }) {
 		rows[0].values = shortIDs(x.Runs)
 		t = comparisonTable(runs, rows)
 		widths = t.fit(s.out.width())

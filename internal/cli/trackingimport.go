@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,7 +111,7 @@ func importSource(from string) (migrate.Source, error) {
 		return nil, usagef("--from %s: the address of a server must begin with http:// or https://, not %s://", withoutUser(scheme+"://", rest), scheme)
 	}
 	_, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) && hostPort.MatchString(dir) {
+	if errors.Is(err, fs.ErrNotExist) && isHostPort(dir) {
 		return nil, usagef("--from %s: the address of a server must begin with http:// or https://", withoutUser("", dir))
 	}
 	below := filepath.Join(dir, "mlruns")
@@ -121,8 +121,13 @@ func importSource(from string) (migrate.Source, error) {
 	return migrate.Folder(dir)
 }
 
-// hostPort matches what looks like the address of a server without its scheme.
-var hostPort = regexp.MustCompile(`^([^/@]*@)?[A-Za-z0-9.-]+:[0-9]+(/.*)?$|^[^/@]*:[^/@]*@`)
+// isHostPort reports whether a text looks like the address of a server without its scheme.
+func isHostPort(text string) bool {
+	host, _, _ := strings.Cut(text, "/")
+	_, port, ok := strings.Cut(host[strings.LastIndex(host, "@")+1:], ":")
+	_, err := strconv.ParseUint(port, 10, 16)
+	return ok && err == nil || strings.Contains(host, "@")
+}
 
 // withoutUser is an address without the password that may be in it.
 func withoutUser(scheme, rest string) string {
