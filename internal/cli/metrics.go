@@ -83,7 +83,8 @@ func atLeastOne(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// exports reports whether every point is to be written, in a format that other commands do not have.
+// exports reports whether every point is to be written, in a format that other commands do not
+// have.
 func (s *session) exports() bool { return s.format.name == "csv" || s.format.name == "jsonl" }
 
 // checkMetrics refuses what does not go together.
