@@ -30,18 +30,30 @@ func TestNotebook(t *testing.T) {
 		editor := fmt.Sprintf(`.jp-Cell[data-windowed-list-index="%d"] .cm-content`, i)
 		this := fmt.Sprintf(`document.querySelector('.jp-Cell[data-windowed-list-index="%d"]')`, i)
 		prompt := this + `.querySelector('.jp-InputPrompt').innerText`
-		page.clicks(editor)
-		page.types(code)
-		page.shiftEnter()
-		for try := 1; !page.soon(prompt + ` != "[ ]:"`); try++ { // the kernel was not connected yet
-			if try == 10 {
+		// While the kernel connects, the page may drop what was typed, and what was to be run.
+		ran := `/^\[\d+\]:$/.test(` + prompt + `)`
+		for try := 1; ; try++ {
+			if try > 10 {
 				t.Fatalf("cell %d is never run", i+1)
 			}
-			n.says("cell %d was not taken, once more", i+1)
 			page.clicks(editor)
+			if empty := this + `.querySelector('.cm-content').innerText.trim() == ""`; page.script(empty) == true {
+				page.types(code)
+				if !page.soon("!(" + empty + ")") {
+					continue
+				}
+			}
 			page.shiftEnter()
+			if !page.soon(prompt + ` == "[*]:" || ` + ran) {
+				n.says("cell %d was not taken, once more", i+1)
+				continue
+			}
+			page.sees(prompt + ` != "[*]:"`)
+			if page.soon(ran) {
+				break
+			}
+			n.says("cell %d was dropped, once more", i+1)
 		}
-		page.sees(fmt.Sprintf(`/^\[\d+\]:$/.test(%s)`, prompt))
 		out, _ := page.script(fmt.Sprintf(`[...%s.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText).join("\n")`, this)).(string)
 		n.says("[%d] %s\n%s", i+1, code, out)
 		return out
