@@ -247,6 +247,13 @@ func OwnsInput(mode string) bool {
 	return WritesInput(mode)
 }
 
+// EnvironmentProperty is the property of a job that runs on the node as it is, whatever its
+// environment says, if its value is OnHost.
+const (
+	EnvironmentProperty = "berth.environment"
+	OnHost              = "host"
+)
+
 // StreamProperty is the property of a job that names inputs, separated by commas, which are not
 // brought to the node but fetched while the command reads them.
 const StreamProperty = "berth.stream"

@@ -328,7 +328,7 @@ func (c jobCall) planEnvironment(tx *store.Tx, props map[string]any) ([]string, 
 		image = "the image it builds"
 	}
 	extra := asMap(props["properties"])
-	if !c.s.ImagesOnHost && !strings.EqualFold(text(extra, "berth.environment"), "host") {
+	if !c.s.ImagesOnHost && !strings.EqualFold(text(extra, berth.EnvironmentProperty), berth.OnHost) {
 		return nil, nil
 	}
 	return []string{fmt.Sprintf("its environment names %s: where a node has no container engine the command runs on the machine as it is", image)}, nil

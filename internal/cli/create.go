@@ -178,8 +178,8 @@ func besideThere(ctx context.Context, c *client.Client, res *spec.Resource) erro
 
 // environmentSet is the --set that --environment of a job is short for.
 func environmentSet(environment string) string {
-	if environment == "host" {
-		return "properties.berth.environment=host"
+	if environment == berth.OnHost {
+		return "properties." + berth.EnvironmentProperty + "=" + berth.OnHost
 	}
 	if !strings.HasPrefix(environment, "azureml:") {
 		environment = "azureml:" + environment

@@ -207,8 +207,8 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 	if r.interactive {
 		r.s.describeTerminal(extra, vars)
 	}
-	if r.environment == "host" {
-		extra["berth.environment"] = "host"
+	if r.environment == berth.OnHost {
+		extra[berth.EnvironmentProperty] = berth.OnHost
 	} else if err := r.setEnvironment(ctx, c, props, vars); err != nil {
 		return nil, err
 	}

@@ -437,10 +437,6 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 	return out, nil
 }
 
-// hostProperty is the job property with which a user lets a job run on the node although its
-// environment names an image.
-const hostProperty = "berth.environment"
-
 func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv, error) {
 	var extra struct {
 		Properties map[string]berth.Scalar `json:"properties"`
@@ -448,7 +444,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 	if err := json.Unmarshal(props, &extra); err != nil {
 		return berth.LaunchEnv{}, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
-	host := b.cy.c.o.ImagesOnHost || strings.EqualFold(string(extra.Properties[hostProperty]), "host")
+	host := b.cy.c.o.ImagesOnHost || strings.EqualFold(string(extra.Properties[berth.EnvironmentProperty]), berth.OnHost)
 	if id == "" {
 		return berth.LaunchEnv{}, nil
 	}

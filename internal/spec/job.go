@@ -3,6 +3,8 @@ package spec
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/berthml/berth"
 )
 
 // jobCommon are the fields of every job.
@@ -79,7 +81,7 @@ func checkCommand(s *scope, v *value) {
 	if props, ok := asTree(s.out["properties"]); ok {
 		delete(props, "_azureml.ComputeTargetType") // the service's own
 	}
-	if v.get("environment") == nil && !s.options.Bare && !strings.EqualFold(v.get("properties").textOf(hostProperty), "host") {
+	if v.get("environment") == nil && !s.options.Bare && !strings.EqualFold(v.get("properties").textOf(berth.EnvironmentProperty), berth.OnHost) {
 		s.in("environment").fail(v, "is required")
 	}
 	if env, ok := asTree(s.out["environmentVariables"]); ok && strings.EqualFold(v.textOf("compute"), "local") && env[commonRuntime] == nil {
@@ -95,9 +97,6 @@ func checkCommand(s *scope, v *value) {
 	s.in("command").unreplaced(cmd, text, map[string]*value{"outputs": v.get("outputs")})
 	s.registryCode(v.get("code"))
 }
-
-// hostProperty is "host" for jobs that run on the node as it is.
-const hostProperty = "berth.environment"
 
 // registryCode refuses code in a registry, which components can have and jobs cannot.
 func (s *scope) registryCode(v *value) {

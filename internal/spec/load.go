@@ -84,8 +84,6 @@ type Upload struct {
 	Includes []string
 	// Ignore are patterns to leave out beside those of the folder's ignore file.
 	Ignore []string
-	// Bare lets command jobs have no environment, as those of `berth run`.
-	Bare bool
 	// Links allows links that lead out of the folder; they are followed.
 	Links bool
 	// Index is a folder in which hashes of folders are remembered, so that one that was not changed
