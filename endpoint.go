@@ -114,7 +114,7 @@ type DeploymentMetrics struct {
 	Replicas   []ReplicaUsage `json:"replicas"`
 }
 
-// ReplicaUsage is a replica and the most that it used so far.
+// ReplicaUsage is a replica and what it used when it was last measured.
 type ReplicaUsage struct {
 	Job   string `json:"job"`
 	State string `json:"state"`

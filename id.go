@@ -174,7 +174,14 @@ func (r *Ref) tail(p []string, i int) error {
 // ID is the ARM id of the reference in w when it names no workspace of its own.
 func (r Ref) ID(w Workspace) string {
 	if r.Registry != "" {
-		return "azureml://registries/" + r.Registry + "/" + r.Collection + "/" + r.Name + "/versions/" + r.Version
+		id := "azureml://registries/" + r.Registry + "/" + r.Collection + "/" + r.Name
+		switch {
+		case r.Version != "":
+			return id + "/versions/" + r.Version
+		case r.Label != "":
+			return id + "/labels/" + r.Label
+		}
+		return id
 	}
 	if r.Workspace != (Workspace{}) {
 		w = r.Workspace

@@ -12,10 +12,11 @@ type StorageUse struct {
 
 // StorageLine is the use of one group. Only the keys it was grouped by are set.
 type StorageLine struct {
-	Kind string `json:"kind,omitempty"` // a StorageKind
-	User string `json:"user,omitempty"`
-	Job  string `json:"job,omitempty"`
-	Age  string `json:"age,omitempty"` // "day", "week", "month", "quarter" and "older": since when it is there
+	Kind      string `json:"kind,omitempty"` // a StorageKind
+	User      string `json:"user,omitempty"`
+	Job       string `json:"job,omitempty"`
+	Age       string `json:"age,omitempty"`       // "day", "week", "month", "quarter" and "older": since when it is there
+	Workspace string `json:"workspace,omitempty"` // as GROUP/NAME; grouped by it, all workspaces count
 	// Files and Bytes count every name. Content that several names share is stored once.
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -77,6 +78,13 @@ type KeptStorage struct {
 	// Runs is how many runs and logged models, where the reason is one of these.
 	Runs int64 `json:"runs,omitempty"`
 }
+
+// Why something old is kept, as far as several parts of the server say so.
+const (
+	KeptTag  = "it has the tag " + KeepTag
+	KeptUse  = "a job that has not ended uses it"
+	KeptHeld = "it belongs to a registered model or data asset"
+)
 
 // KeepTag is the tag of a job whose files no clean-up deletes when its value is "true".
 const KeepTag = "berth.keep"

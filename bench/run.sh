@@ -6,7 +6,7 @@
 #   bench/run.sh report   the table of docs/performance.md from the results
 # BENCH_FORCE=1 runs on a busy machine, not scored; BENCH_QUICK=1 runs small and writes no results. BENCH_ROUNDS=5, BENCH_DIR=/var/tmp.
 # BENCH_MLFLOW=PYTHON: a Python that has mlflow and psycopg2, for the peer of `track`.
-# BENCH_K8S=DIR: etcd, kube-apiserver, kube-scheduler and kwok, for the peer of `place`.
+# BENCH_K8S=DIR: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok, for the peers of `place` and `attached`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bench/out

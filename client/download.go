@@ -50,7 +50,24 @@ func (c *Client) Download(ctx context.Context, uri, dir string, progress func(do
 	if len(items) == 0 {
 		return Download{}, berth.Errorf(berth.NotFound, "there is nothing at %s", uri)
 	}
-	return c.fetchAll(ctx, ds, items, base, dir, progress)
+	return c.fetchAll(ctx, c.blobOpener(ds), items, base, dir, progress)
+}
+
+// An opener asks for a file, by its name in a list, from a byte on.
+type opener func(ctx context.Context, name string, at int64) (*http.Response, error)
+
+// blobOpener opens blobs of a container.
+func (c *Client) blobOpener(ds *folder) opener {
+	return func(ctx context.Context, name string, at int64) (*http.Response, error) {
+		req, err := c.blobRequest(ctx, http.MethodGet, ds.at(name))
+		if err != nil {
+			return nil, err
+		}
+		if at > 0 {
+			req.Header.Set("x-ms-range", "bytes="+strconv.FormatInt(at, 10)+"-")
+		}
+		return c.blob(req, http.StatusOK, http.StatusPartialContent)
+	}
 }
 
 // Folder returns the name of the folder that a URI leads to, "" if it leads to a file or to
@@ -144,7 +161,7 @@ func (c *Client) blobs(ctx context.Context, ds *folder, prefix string) ([]blobIt
 	}
 }
 
-func (c *Client) fetchAll(ctx context.Context, ds *folder, items []blobItem, base, dir string, progress func(done, total int64)) (Download, error) {
+func (c *Client) fetchAll(ctx context.Context, open opener, items []blobItem, base, dir string, progress func(done, total int64)) (Download, error) {
 	var d Download
 	for _, it := range items {
 		if rel := strings.TrimPrefix(it.Name, base); !filepath.IsLocal(filepath.FromSlash(rel)) || strings.ContainsAny(rel, "\\\x00") {
@@ -169,15 +186,15 @@ func (c *Client) fetchAll(ctx context.Context, ds *folder, items []blobItem, bas
 	}
 	return d, each(ctx, len(items), func(ctx context.Context, i int) error {
 		rel := filepath.FromSlash(strings.TrimPrefix(items[i].Name, base))
-		if err := c.fetch(ctx, root, ds.at(items[i].Name), rel, items[i].Size, count); err != nil {
+		if err := c.fetch(ctx, root, open, items[i], rel, count); err != nil {
 			return fmt.Errorf("download %s: %w", rel, err)
 		}
 		return nil
 	})
 }
 
-// fetch copies one blob to rel below root, through a file beside it.
-func (c *Client) fetch(ctx context.Context, root *os.Root, address, rel string, size int64, count func(int64)) (err error) {
+// fetch copies one file to rel below root, through a file beside it.
+func (c *Client) fetch(ctx context.Context, root *os.Root, open opener, it blobItem, rel string, count func(int64)) (err error) {
 	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return berth.Errorf(berth.Invalid, "%w", err)
 	}
@@ -192,7 +209,7 @@ func (c *Client) fetch(ctx context.Context, root *os.Root, address, rel string, 
 			root.Remove(part) //nolint:errcheck // the first error is the one to tell
 		}
 	}()
-	if err := c.fetchInto(ctx, address, file, size, count); err != nil {
+	if err := c.fetchInto(ctx, open, it, file, count); err != nil {
 		return err
 	}
 	if err := file.Close(); err != nil {
@@ -201,17 +218,17 @@ func (c *Client) fetch(ctx context.Context, root *os.Root, address, rel string, 
 	return root.Rename(part, rel)
 }
 
-// fetchInto copies a blob into file, going on where a cut connection left off.
-func (c *Client) fetchInto(ctx context.Context, address string, file *os.File, size int64, count func(int64)) error {
+// fetchInto copies a file of a list into file, going on where a cut connection left off.
+func (c *Client) fetchInto(ctx context.Context, open opener, it blobItem, file *os.File, count func(int64)) error {
 	var at int64
-	for attempt := 1; at < size; attempt++ {
-		n, err := c.fetchFrom(ctx, address, file, at, count)
+	for attempt := 1; at < it.Size; attempt++ {
+		n, err := c.fetchFrom(ctx, open, it.Name, file, at, count)
 		if at += n; n > 0 {
 			attempt = 1
 		}
 		switch {
 		case err == nil && n == 0:
-			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it changed during the download", at, size)
+			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it changed during the download", at, it.Size)
 		case err == nil:
 			continue
 		case attempt >= retries || !unreachable(err):
@@ -224,15 +241,8 @@ func (c *Client) fetchInto(ctx context.Context, address string, file *os.File, s
 	return nil
 }
 
-func (c *Client) fetchFrom(ctx context.Context, address string, file *os.File, at int64, count func(int64)) (int64, error) {
-	req, err := c.blobRequest(ctx, http.MethodGet, address)
-	if err != nil {
-		return 0, err
-	}
-	if at > 0 {
-		req.Header.Set("x-ms-range", "bytes="+strconv.FormatInt(at, 10)+"-")
-	}
-	resp, err := c.blob(req, http.StatusOK, http.StatusPartialContent)
+func (c *Client) fetchFrom(ctx context.Context, open opener, name string, file *os.File, at int64, count func(int64)) (int64, error) {
+	resp, err := open(ctx, name, at)
 	if err != nil {
 		return 0, err
 	}

@@ -55,6 +55,13 @@ func (c *Client) EndpointMetrics(ctx context.Context, name string) ([]berth.Depl
 	return got.Value, err
 }
 
+// ServingMetrics is that of all online endpoints of the workspace.
+func (c *Client) ServingMetrics(ctx context.Context) ([]berth.DeploymentMetrics, error) {
+	var got struct{ Value []berth.DeploymentMetrics }
+	err := c.call(ctx, http.MethodGet, c.path("endpointMetrics"), nil, &got)
+	return got.Value, err
+}
+
 // A Scorer sends requests to an online endpoint, with a credential that it asked for once.
 type Scorer struct {
 	c    *Client

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// StorageUse asks what takes space in the workspace, grouped by kind, user, job or age.
+// StorageUse asks what takes space in the workspace, grouped by kind, user, job or age; grouped by
+// workspace, in all workspaces.
 func (c *Client) StorageUse(ctx context.Context, by []string) (*berth.StorageUse, error) {
 	var u berth.StorageUse
 	err := c.call(ctx, http.MethodGet, c.path("storage")+"?"+url.Values{"by": {strings.Join(by, ",")}}.Encode(), nil, &u)

@@ -23,12 +23,20 @@ type Run struct {
 		Status     string `json:"status"`
 		Start      int64  `json:"start_time"`
 		End        int64  `json:"end_time"`
+		Stage      string `json:"lifecycle_stage"`
+		URI        string `json:"artifact_uri"`
 	} `json:"info"`
 	Data struct {
 		Metrics []Metric `json:"metrics"`
 		Params  []Pair   `json:"params"`
 		Tags    []Pair   `json:"tags"`
 	} `json:"data"`
+}
+
+// complete makes lists of what is empty, which the protocol leaves out.
+func (r *Run) complete() {
+	d := &r.Data
+	d.Metrics, d.Params, d.Tags = append([]Metric{}, d.Metrics...), append([]Pair{}, d.Params...), append([]Pair{}, d.Tags...)
 }
 
 // Metric is the latest value of a metric. NaN and infinities are strings.
@@ -44,10 +52,21 @@ type Pair struct {
 	Value string `json:"value"`
 }
 
+// View says whether a search finds what was deleted.
+type View string
+
+// The views of MLflow.
+const (
+	ViewActive  View = "ACTIVE_ONLY"
+	ViewDeleted View = "DELETED_ONLY"
+	ViewAll     View = "ALL"
+)
+
 // RunQuery selects runs, in MLflow's syntax.
 type RunQuery struct {
 	Experiments []string `json:"experiment_ids"` // ids
 	Filter      string   `json:"filter,omitempty"`
+	View        View     `json:"run_view_type,omitempty"` // ViewActive is the default
 	OrderBy     []string `json:"order_by,omitempty"`
 	Limit       int      `json:"-"` // at most this many; 0 is all
 }
@@ -100,9 +119,8 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) ([]Run, error) {
 		if err := c.call(ctx, http.MethodPost, c.tracking("runs/search"), page, &out); err != nil {
 			return nil, err
 		}
-		for _, r := range out.Runs { // the protocol leaves out what is empty
-			d := &r.Data
-			d.Metrics, d.Params, d.Tags = append([]Metric{}, d.Metrics...), append([]Pair{}, d.Params...), append([]Pair{}, d.Tags...)
+		for _, r := range out.Runs {
+			r.complete()
 			runs = append(runs, r)
 		}
 		page.Token = out.Next
@@ -229,26 +247,12 @@ func (c *Client) History(ctx context.Context, run, key string, each func(Point) 
 
 // Experiments returns the names of experiments by id.
 func (c *Client) Experiments(ctx context.Context) (map[string]string, error) {
-	names := map[string]string{}
-	for token := ""; ; {
-		var out struct {
-			Experiments []struct {
-				ID   string `json:"experiment_id"`
-				Name string `json:"name"`
-			} `json:"experiments"`
-			Next string `json:"next_page_token"`
-		}
-		in := map[string]any{"max_results": 1000, "page_token": token}
-		if err := c.call(ctx, http.MethodPost, c.tracking("experiments/search"), in, &out); err != nil {
-			return nil, err
-		}
-		for _, e := range out.Experiments {
-			names[e.ID] = e.Name
-		}
-		if token = out.Next; token == "" {
-			return names, nil
-		}
+	all, err := c.ListExperiments(ctx, ViewActive)
+	names := make(map[string]string, len(all))
+	for _, e := range all {
+		names[e.ID] = e.Name
 	}
+	return names, err
 }
 
 // WatchMetrics calls f for every existing and new point of a run until the run has ended, and

@@ -26,7 +26,7 @@ lines = [
     "",
     f"Written by `scripts/compatibility-mlflow.sh` on {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}, server {os.environ['VERSION']}: the tests of MLflow 3.15.1 itself, unchanged, run",
     "through its client with a new workspace for each. Tests that need access to another process (a SQL store, a mocked client) or an",
-    "[unsupported area](tracking.md#what-is-served) are left out.",
+    "[unsupported area](tracking-reference.md#what-is-served) are left out.",
     "",
     "| area | passed | of |",
     "|---|---|---|",

@@ -14,7 +14,7 @@ import (
 
 // attached measures what Berth adds to the engines that it hands jobs to: a job on a machine over
 // SSH beside a command over ssh, a job on Slurm beside sbatch, and many jobs beside as many calls
-// of sbatch.
+// of sbatch, and as many Jobs of Kubernetes.
 func attached(b *bench) error {
 	slurm, slurmErr := b.slurmPeer()
 	ssh, sshErr := peer.StartSSH(b.ctx, filepath.Join(b.dir, "ssh"))
@@ -26,7 +26,7 @@ func attached(b *bench) error {
 		return err
 	}
 	// Its nodes are this machine, and see the server's home.
-	if err := os.WriteFile(filepath.Join(home, "berth.yaml"), []byte("slurm: trusted\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "berth.yaml"), []byte("slurm: trusted\nkubernetes: true\n"), 0o600); err != nil {
 		return err
 	}
 	if slurmErr == nil {
@@ -54,10 +54,61 @@ func attached(b *bench) error {
 	}, func() (float64, error) {
 		time.Sleep(time.Duration(300+rand.IntN(1000)) * time.Millisecond) // its scheduler has a beat
 		return slurm.Batch(b.ctx, b.stamp, b.pipe)
-	}); err != nil || slurmErr != nil {
+	}); err != nil {
 		return err
 	}
-	return b.attachedMany(s, slurm)
+	if slurmErr == nil {
+		if err := b.attachedMany(s, slurm); err != nil {
+			return err
+		}
+	}
+	return b.attachedKube(s)
+}
+
+// attachedKube runs many jobs on a Kubernetes cluster of simulated nodes, whose pods succeed at
+// once, each submitted by itself, to the end of the last.
+func (b *bench) attachedKube(s *world.Server) error {
+	n := b.size(1000, 40)
+	row := measure.Row{Name: "attached.kubernetes.many", Unit: "jobs/s", Durable: "both: etcd on the same disk"}
+	const name = "plain Jobs, KWOK"
+	k, err := peer.StartKubeJobs(b.ctx, b.group, filepath.Join(b.dir, "kubejobs"), b.size(1000, 100))
+	if err != nil {
+		row.Absent(name, err.Error())
+		return b.write(row)
+	}
+	defer k.Stop()
+	out, err := s.CLI(b.ctx, "compute", "attach", "-n", "k8s", "--type", "kubernetes", "--kubeconfig", k.Kubeconfig(), "--namespace", "default", "--image", "none").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("attach k8s: %w: %s", err, out)
+	}
+	var ours, theirs, cpus, engine, bare []float64
+	for round := range b.rounds {
+		before, used := s.Own(), k.CPU()
+		wall, err := b.jobsOn(s, "k8s", fmt.Sprintf("pods%d", round), n)
+		if err != nil {
+			return err
+		}
+		ours = append(ours, float64(n)/wall.Seconds())
+		cpus = append(cpus, peer.Ms(s.Own().Since(before))/float64(n))
+		engine = append(engine, peer.Ms(k.CPU()-used)/float64(n))
+		if err := k.Empty(b.ctx); err != nil {
+			return err
+		}
+		r, err := k.Jobs(b.ctx, n)
+		if err != nil {
+			return err
+		}
+		theirs, bare = append(theirs, r.PerSecond), append(bare, r.CPU)
+		if err := k.Empty(b.ctx); err != nil {
+			return err
+		}
+	}
+	row.Value, row.CPUPerOp = measure.Median(ours), measure.Number(measure.Median(cpus))
+	row.Note = fmt.Sprintf("%d jobs from 16 connections, and as many Jobs, 16 at a time, to the end of the last; simulated nodes, so the ends are observed and not reported; "+
+		"controllers with 100 requests/s; CPU of the control plane %.3g ms a job, peer %.3g ms", n, measure.Median(engine), measure.Median(bare))
+	row.Against(name, k.Version, ours, theirs, true)
+	row.Judge(measure.Bound{Of: "ratio", Least: true, Limit: 0.9})
+	return b.write(row)
 }
 
 // attachedOne measures one job at a time on a compute, submit to first instruction.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth/bench/measure"
@@ -13,8 +14,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// list times the command that lists jobs, process start included: as it is typed, and asked for all
-// 300 jobs.
+// list times commands that people type all day, process start included: the list of jobs as it is
+// typed and asked for all 300 jobs, `berth ps`, and `berth version`, which is the process alone.
 func list(b *bench) error {
 	const jobs = 300
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "list"))
@@ -35,10 +36,16 @@ func list(b *bench) error {
 	}
 	_, haveAz := exec.LookPath("az")
 	for _, v := range []struct {
-		name string
-		args []string
-		more int // lines at least
-	}{{"list.cli", []string{"job", "list"}, 20}, {"list.cli.all", []string{"job", "list", "--max-results", fmt.Sprint(jobs)}, jobs}} {
+		name  string
+		args  []string
+		more  int     // lines at least
+		limit float64 // in milliseconds; 0: none
+	}{
+		{"list.cli", []string{"job", "list"}, 20, 6},
+		{"list.cli.all", []string{"job", "list", "--max-results", fmt.Sprint(jobs)}, jobs, 0},
+		{"list.ps", []string{"ps"}, 10, 6},
+		{"list.version", []string{"version"}, 1, 3},
+	} {
 		var all, cpus, rounds, az []float64
 		var server time.Duration
 		lines := 0
@@ -48,13 +55,13 @@ func list(b *bench) error {
 			for range b.size(20, 5) {
 				ms, cpu, n, err := listed(s.CLI(b.ctx, v.args...))
 				if err != nil || n < v.more {
-					return fmt.Errorf("berth job list: %d lines, %w", n, err)
+					return fmt.Errorf("berth %s: %d lines, %w", strings.Join(v.args, " "), n, err)
 				}
 				round, cpus, lines = append(round, ms), append(cpus, cpu), n
 			}
 			server += s.Own().Since(before)
 			rounds, all = append(rounds, measure.Median(round)), append(all, round...)
-			if haveAz == nil && v.more < jobs {
+			if haveAz == nil && v.name == "list.cli" {
 				ms, err := azList(b, s)
 				if err != nil {
 					haveAz = err
@@ -69,8 +76,10 @@ func list(b *bench) error {
 			Note: fmt.Sprintf("p50 of %d calls, %d jobs there, %d lines printed; p99 %.3g ms; CPU: %.3g ms the command, the rest the server",
 				len(all), jobs, lines, measure.Quantile(all, 0.99), measure.Median(cpus)),
 		}
-		if v.more < jobs {
-			row.Judge(measure.Bound{Of: "value", Limit: 15})
+		if v.limit > 0 {
+			row.Judge(measure.Bound{Of: "value", Limit: v.limit})
+		}
+		if v.name == "list.cli" {
 			if haveAz == nil {
 				row.Against("az ml job list", "", rounds, az, false)
 			} else {

@@ -183,7 +183,7 @@ func allDone(w *world.Watch, n int) error {
 		}
 		if e.Done() {
 			if e.Status != "Completed" {
-				return fmt.Errorf("job %s: %s", e.Job, e.Status)
+				return fmt.Errorf("job %s: %s: %s", e.Job, e.Status, e.Reason)
 			}
 			done[e.Job] = true
 		}

@@ -161,7 +161,7 @@ func (b *bench) writeStart(o *way, physical, exec float64, srun, sbatch, queue *
 	floor := fmt.Sprintf("%.2g ms (one fdatasync, one fork and exec)", physical)
 	switch o.name {
 	case "CLI":
-		name, limit = "start.cli", measure.Bound{Of: "value", Limit: 14}
+		name, limit = "start.cli", measure.Bound{Of: "value", Limit: 8}
 		floor = fmt.Sprintf("%.2g ms (one fdatasync, two forks and execs)", physical+exec)
 	case "HTTPS":
 		name = "start.https"

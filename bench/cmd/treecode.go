@@ -42,6 +42,10 @@ func treeCode(b *bench) error {
 		if err := peer.MakeTree(dir, files, size); err != nil {
 			return err
 		}
+		// The folder was not written this moment: what the harness wrote is not part of the upload.
+		if err := peer.Settle(dir); err != nil {
+			return err
+		}
 		ms, err := run(dir)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ type Kube struct {
 	Nodes   int
 	bin     string
 	dir     string
+	stages  []byte // what KWOK does
 	daemons daemons
 	api     *kubeAPI
 	round   int
@@ -66,20 +68,32 @@ func StartKube(ctx context.Context, group *measure.Group, dir string, nodes int)
 	if err != nil {
 		return nil, err
 	}
+	k := newKube(bin, group, dir, nodes)
+	if err := k.begin(ctx); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func newKube(bin string, group *measure.Group, dir string, nodes int) *Kube {
+	return &Kube{Nodes: nodes, bin: bin, dir: dir, stages: kwokYAML, daemons: daemons{logs: filepath.Join(dir, "log"), group: group.Sub("kube")}}
+}
+
+// begin starts the control plane. On an error nothing of it runs.
+func (k *Kube) begin(ctx context.Context) error {
 	base, err := freePorts(4)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o755); err != nil {
-		return nil, err
+	if err := os.MkdirAll(filepath.Join(k.dir, "log"), 0o755); err != nil {
+		return err
 	}
-	k := &Kube{Nodes: nodes, bin: bin, dir: dir, daemons: daemons{logs: filepath.Join(dir, "log"), group: group.Sub("kube")}}
 	if err := k.start(ctx, base); err != nil {
 		k.Stop()
-		return nil, err
+		return err
 	}
 	k.Version = version(ctx, k.program("kube-scheduler")) + ", " + version(ctx, k.program("kwok"))
-	return k, nil
+	return nil
 }
 
 // version is the first word like v1.2.3 that a program says of its version.
@@ -152,7 +166,7 @@ func (k *Kube) secrets() (string, error) {
 // configs writes the files KWOK and the scheduler read.
 func (k *Kube) configs(url, cert, token string) error {
 	for name, text := range map[string]string{
-		"kwok.yaml": string(kwokYAML),
+		"kwok.yaml": string(k.stages),
 		"kubeconfig": fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: bench, cluster: {server: %q, certificate-authority: %q}}]
@@ -183,7 +197,7 @@ func (k *Kube) makeNodes(ctx context.Context) error {
 	}
 	defer w.close()
 	if err := k.api.create(ctx, "/api/v1/nodes", k.Nodes, func(i int) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"n%05d","labels":{"kubernetes.io/hostname":"n%05d"}},`+
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"n%05d","labels":{"kubernetes.io/hostname":"n%05d","kubernetes.io/os":"linux","kubernetes.io/arch":"`+runtime.GOARCH+`"}},`+
 			`"status":{"capacity":{"cpu":"10","memory":"40Gi","pods":"110"},"allocatable":{"cpu":"10","memory":"40Gi","pods":"110"}}}`, i, i)
 	}); err != nil {
 		return err

@@ -122,9 +122,12 @@ type kubeEvent struct {
 }
 
 // ready says whether it is of a node that is ready.
-func (e *kubeEvent) ready() bool {
+func (e *kubeEvent) ready() bool { return e.has("Ready") }
+
+// has says whether a condition is true.
+func (e *kubeEvent) has(condition string) bool {
 	for _, c := range e.Object.Status.Conditions {
-		if c.Type == "Ready" {
+		if c.Type == condition {
 			return c.Status == "True"
 		}
 	}

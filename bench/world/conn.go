@@ -123,6 +123,7 @@ func (c *Conn) Submit(ws, name string, job []byte) error {
 // Event is what the benchmarks need of an event.
 type Event struct {
 	Type, Job, Status string
+	Reason            string
 	Compute, State    string // of a node: where it is, and what became of it
 	Time              string
 }
@@ -177,7 +178,7 @@ func (w *Watch) Next() (Event, error) {
 		}
 		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
 			return Event{
-				Type: w.kind, Job: field(data, `"subject":"jobs/`), Status: field(data, `"status":"`),
+				Type: w.kind, Job: field(data, `"subject":"jobs/`), Status: field(data, `"status":"`), Reason: field(data, `"reason":"`),
 				Compute: field(data, `"subject":"computes/`), State: field(data, `"state":"`), Time: field(data, `"time":"`),
 			}, nil
 		}

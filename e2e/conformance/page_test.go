@@ -22,7 +22,8 @@ Each row is something that the YAML file of a job can ask for, each column a kin
 | – | it has no meaning there |
 
 The machines of this run have no container engine and no GPU. Where there is a container engine, ` + "`image`, `shm_size`, `docker_args`" + ` and images built from a
-Dockerfile work on this machine, clusters, SSH and agents ([environments](environments.md)).
+Dockerfile work on this machine, clusters, SSH and agents ([environments](environments.md)). SSH is one machine: [several as one compute](attached.md#several-machines-as-one-compute) run jobs of as many nodes as
+there are machines (` + "`resources.instance_count`" + `), and are as SSH otherwise.
 
 `
 

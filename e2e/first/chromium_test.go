@@ -198,7 +198,13 @@ func (c *chromium) sees(expression string) any {
 // soon reports whether an expression is true within some seconds.
 func (c *chromium) soon(expression string) bool {
 	c.t.Helper()
-	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); time.Sleep(100 * time.Millisecond) {
+	return c.within(20*time.Second, expression)
+}
+
+// within reports whether an expression becomes true in a time.
+func (c *chromium) within(span time.Duration, expression string) bool {
+	c.t.Helper()
+	for limit := time.Now().Add(span); time.Now().Before(limit); time.Sleep(100 * time.Millisecond) {
 		if c.script(expression) == true {
 			return true
 		}

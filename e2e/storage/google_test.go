@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/berthml/berth/e2e/world"
+	"github.com/berthml/berth/internal/storage"
 )
 
 const fakeGCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
@@ -37,27 +38,36 @@ func keyFile(t *testing.T) string {
 	return string(b)
 }
 
-// TestGoogle: jobs read from and write to Google's storage. The server of this story checks no
-// signatures; TestV4 and TestServiceAccount of internal/storage do.
-func TestGoogle(t *testing.T) {
+// startGoogle is a server of Google's storage with the bucket "data", and what opens it: the key of
+// an account, and the same as YAML.
+func startGoogle(t *testing.T) (endpoint string, key *storage.Key, quoted string) {
+	t.Helper()
 	tool, address := world.Tool(t, fakeGCS), world.FreeAddress(t)
 	host, port, _ := strings.Cut(address, ":")
 	world.Serve(t, address, func() *exec.Cmd {
 		return program(tool, nil, "-scheme", "http", "-host", host, "-port", port, "-backend", "memory", "-public-host", address)
 	})
-	endpoint, file := "http://"+address, keyFile(t)
-	send(t, http.MethodPost, endpoint+"/storage/v1/b", `{"name":"data"}`)
-	key := open(t, map[string]any{"datastoreType": "GoogleStorage", "bucket": "data", "endpoint": endpoint},
-		map[string]any{"credentialsType": "ServiceAccount"}, map[string]any{"serviceAccountKey": file})
-	put(t, key, "in/a.txt", "alpha\n")
-	put(t, key, "in/deep/b c.txt", "beta\n")
-	y := begin(t, "")
-	quoted, err := json.Marshal(file)
+	file := keyFile(t)
+	b, err := json.Marshal(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	endpoint = "http://" + address
+	send(t, http.MethodPost, endpoint+"/storage/v1/b", `{"name":"data"}`)
+	key = open(t, map[string]any{"datastoreType": "GoogleStorage", "bucket": "data", "endpoint": endpoint},
+		map[string]any{"credentialsType": "ServiceAccount"}, map[string]any{"serviceAccountKey": file})
+	return endpoint, key, string(b)
+}
+
+// TestGoogle: jobs read from and write to Google's storage. The server of this story checks no
+// signatures; TestV4 and TestServiceAccount of internal/storage do.
+func TestGoogle(t *testing.T) {
+	endpoint, key, quoted := startGoogle(t)
+	put(t, key, "in/a.txt", "alpha\n")
+	put(t, key, "in/deep/b c.txt", "beta\n")
+	y := begin(t, "")
 	y.berth("datastore", "create", "--file", y.file("ds.yaml",
-		"type: google_storage\nname: lake\nbucket: data\nendpoint: "+endpoint+"\ncredentials:\n  service_account_key: "+string(quoted)+"\n"))
+		"type: google_storage\nname: lake\nbucket: data\nendpoint: "+endpoint+"\ncredentials:\n  service_account_key: "+quoted+"\n"))
 	if got := y.berth("datastore", "show", "-n", "lake", "-o", "json"); strings.Contains(got, "PRIVATE") {
 		t.Errorf("the datastore is shown as\n%s", got)
 	}

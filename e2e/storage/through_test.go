@@ -16,17 +16,7 @@ import (
 // runs there.
 func (y *story) killBelow(dir string) {
 	y.t.Helper()
-	dir = filepath.Join(y.s.Home, dir)
-	var pids []int
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range all {
-		cmdline, _ := os.ReadFile(p + "/cmdline")
-		environ, _ := os.ReadFile(p + "/environ")
-		text := string(cmdline) + "\x00" + string(environ) + "\x00"
-		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil && (strings.Contains(text, dir+"/") || strings.Contains(text, dir+"\x00")) {
-			pids = append(pids, pid)
-		}
-	}
+	pids := y.below(dir)
 	if len(pids) == 0 {
 		y.t.Fatalf("nothing runs in %s", dir)
 	}
@@ -55,16 +45,37 @@ func (y *story) node(more ...string) string {
 	return ""
 }
 
-// lose kills everything on a node and takes its disk.
+// below are the processes that have to do with a folder of the home.
+func (y *story) below(dir string) (pids []int) {
+	dir = filepath.Join(y.s.Home, dir)
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range all {
+		cmdline, _ := os.ReadFile(p + "/cmdline")
+		environ, _ := os.ReadFile(p + "/environ")
+		text := string(cmdline) + "\x00" + string(environ) + "\x00"
+		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil && (strings.Contains(text, dir+"/") || strings.Contains(text, dir+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// lose kills everything on a node and takes its disk, as if at once: the server starts what was
+// killed again, which must not find the disk.
 func (y *story) lose(node string) {
 	y.t.Helper()
-	y.killBelow(node)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // something may be starting there
-		if err := os.RemoveAll(filepath.Join(y.s.Home, node)); err == nil {
-			return
-		} else if time.Now().After(end) {
+	for _, pid := range y.below(node) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && err != syscall.ESRCH {
 			y.t.Fatal(err)
 		}
+	}
+	lost := filepath.Join(y.s.Home, "lost")
+	if err := os.Rename(filepath.Join(y.s.Home, node), lost); err != nil {
+		y.t.Fatal(err)
+	}
+	y.killBelow(node)
+	if err := os.RemoveAll(lost); err != nil {
+		y.t.Fatal(err)
 	}
 }
 

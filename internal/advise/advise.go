@@ -138,8 +138,9 @@ func batch(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 // realtime is the choice between container instances, Kubernetes and the machine at hand.
 func realtime(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	k := berth.TargetAdvice{
-		Target: "kubernetes", Rule: "production requests are served on Kubernetes: it is fast and scales with them", Sizes: choose(n, m, "", false),
+		Target: "kubernetes", Here: true, Rule: "production requests are served on Kubernetes: it is fast and scales with them", Sizes: choose(n, m, "", false),
 		Notes: []string{"first scale up, then out: once one machine answers fast enough, add as many as there are requests at once"},
+		Do:    []string{"berth deploy MODEL --on NAME"},
 	}
 	if n.GPU {
 		k.Rule = "a web service that uses GPUs runs on Kubernetes only"
@@ -150,7 +151,10 @@ func realtime(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	c := berth.TargetAdvice{
 		Target: "container instances", Rule: "for testing and low load a container instance will do: CPU only, less than 48 GB of RAM, models below 1 GB",
 	}
-	here := berth.TargetAdvice{Target: berth.LocalCompute, Rule: "a web service on the machine at hand is for limited tests and for debugging"}
+	here := berth.TargetAdvice{
+		Target: berth.LocalCompute, Here: true, Rule: "a web service on the machine at hand is for limited tests and for debugging",
+		Do: []string{"berth deploy MODEL"},
+	}
 	switch {
 	case n.GPU:
 		return []berth.TargetAdvice{k, here}

@@ -82,6 +82,11 @@ func TestTargets(t *testing.T) {
 			}
 		})
 	}
+	for _, x := range advise.Targets(berth.AdviceNeeds{Case: "realtime"}, market()).Targets {
+		if here := x.Target != "container instances"; x.Here != here || here != (len(x.Do) > 0) {
+			t.Errorf("%s: here is %v, and to do is %q", x.Target, x.Here, x.Do)
+		}
+	}
 	all := advise.Targets(berth.AdviceNeeds{}, market())
 	var best []string
 	for _, x := range all.Targets {

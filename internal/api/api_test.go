@@ -188,7 +188,7 @@ func TestJobDocuments(t *testing.T) {
 		a.says(c.words...)
 	}
 	x.do("GET", x.ws+"/jobs/j", nil).want(404).says("not found")
-	in := map[string]any{"d": map[string]any{"jobInputType": "uri_folder", "uri": "https://x/"}, "l": map[string]any{"jobInputType": "literal", "value": "1"}}
+	in := map[string]any{"d": map[string]any{"jobInputType": "uri_folder", "uri": "https://x/account/container"}, "l": map[string]any{"jobInputType": "literal", "value": "1"}}
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "inputs", in, "outputs", map[string]any{"o": map[string]any{"jobOutputType": "uri_folder"}})).want(201).
 		is("properties.status", "NotStarted").is("properties.inputs.d.mode", "ReadOnlyMount").is("properties.inputs.l.mode", nil).
 		is("properties.outputs.o.mode", "ReadWriteMount").is("properties.experimentName", "Default").is("properties.services.Studio.jobServiceType", "Studio")

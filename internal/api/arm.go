@@ -209,6 +209,8 @@ func (s *treeService) inWorkspace(c *call, ws berth.Workspace, p []string) error
 			return s.workspaces.diagnose(c)
 		case "events":
 			return s.events.events(c, c.ws.Key(), c.q.Get("subject"))
+		case "endpointmetrics":
+			return workspaceMetrics(c)
 		}
 	}
 	if fold(p, 0, "quotas") || fold(p, 0, "quotaRequests") {

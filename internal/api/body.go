@@ -7,15 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/pace"
 )
 
 // What a request's body may be. Blobs and logs are streams of their own and have no bound here but
-// that of their pace.
+// that of their pace, which is slower than that of what is held here.
 const (
 	maxBody   = 4 << 20 // of a document
 	maxValues = 200_000 // in a document, counting every member and element
@@ -26,91 +25,12 @@ const (
 	maxForm        = 64 << 10 // of a token endpoint
 )
 
-// BodyPace is how slowly a body may come before the connection is given up.
-type BodyPace struct {
-	Pause time.Duration // the longest wait for the next byte
-	Grace time.Duration // waiting in all that any body may cost
-	Rate  int64         // bytes that earn one more second of waiting
-}
-
-// bodyPace holds where Options do not say. A telephone line's upload is faster; a hundred large
-// blobs over one slow link are too.
-var bodyPace = BodyPace{Pause: time.Minute, Grace: time.Minute, Rate: 256}
-
-// wait is how long the next read may take after n bytes came and reads took spent.
-func (p BodyPace) wait(n int64, spent time.Duration) time.Duration {
-	earned := p.Grace + time.Duration(min(n/p.Rate, 1<<32))*time.Second - spent
-	return max(0, min(p.Pause, earned))
-}
-
-// pacedBody gives a body up that comes too slowly. The deadline is the connection's (HTTP/1) or the
-// stream's (HTTP/2), so it also holds for what is left of the body after the answer. The end of the
-// body lifts it, since the answer may take as long as it likes.
-type pacedBody struct {
-	io.ReadCloser
-	pace  BodyPace
-	rc    *http.ResponseController
-	n     int64
-	spent time.Duration
-	until time.Time
-	ended bool
-}
-
-// paced is r with its body under the server's pace. It is a copy, since package http looks at the
-// body of its own.
-func (s *Server) paced(w http.ResponseWriter, r *http.Request) *http.Request {
-	if r.Body == nil || r.Body == http.NoBody {
-		return r
-	}
-	pace := s.Pace
-	if pace == (BodyPace{}) {
-		pace = bodyPace
-	}
-	b := &pacedBody{ReadCloser: r.Body, pace: pace, rc: http.NewResponseController(w)}
-	if !b.allow(time.Now()) {
-		return r
-	}
-	c := *r
-	c.Body = b
-	return &c
-}
-
-// allow moves the deadline, at most as often as that makes a difference. False means that there is
-// none to move, as in tests.
-func (b *pacedBody) allow(now time.Time) bool {
-	until := now.Add(b.pace.wait(b.n, b.spent))
-	if d := until.Sub(b.until); d < 0 || d > b.pace.Pause/8 {
-		b.until = until
-		return b.rc.SetReadDeadline(until) == nil
-	}
-	return true
-}
-
-func (b *pacedBody) Read(p []byte) (int, error) {
-	if b.ended {
-		return b.ReadCloser.Read(p)
-	}
-	began := time.Now()
-	b.allow(began)
-	n, err := b.ReadCloser.Read(p)
-	b.n += int64(n)
-	b.spent += time.Since(began)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = &berth.Error{Code: berth.Invalid, Wire: "RequestTimeout", Msg: "the body came too slowly, or stopped coming: send it again", Err: err}
-	case err != nil:
-		b.ended = true
-		b.rc.SetReadDeadline(time.Time{}) //nolint:errcheck // it could be set before
-	}
-	return n, err
-}
-
 // document reads a JSON document of bounded size into v, numbers keep their text; false when the
 // body is empty.
 func (c *call) document(v any, what string) (bool, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	raw, err := readAll(c.w, c.r, maxBody)
 	if err != nil {
-		return false, bodyError(err, maxBody)
+		return false, err
 	}
 	c.received = raw
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -147,6 +67,15 @@ func countValues(raw []byte) (n int) {
 	return n
 }
 
+// readAll reads a body into memory.
+func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, pace.Limit(w, r, pace.Document).Body, limit))
+	if err != nil {
+		return nil, bodyError(err, limit)
+	}
+	return b, nil
+}
+
 // bodyError says why a body could not be read.
 func bodyError(err error, limit int64) error {
 	var big *http.MaxBytesError
@@ -169,11 +98,7 @@ func sizeText(n int64) string {
 
 // readReports reads the body with a list of reports.
 func readReports(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReportsBody))
-	if err != nil {
-		return nil, bodyError(err, maxReportsBody)
-	}
-	return b, nil
+	return readAll(w, r, maxReportsBody)
 }
 
 // decodeReports is the reports of a body.
@@ -215,13 +140,24 @@ func postedForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if r.Method != http.MethodPost || r.Body == nil {
 		return url.Values{}, nil
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm))
+	b, err := readAll(w, r, maxForm)
 	if err != nil {
-		return nil, bodyError(err, maxForm)
+		return nil, err
 	}
 	f, err := url.ParseQuery(string(b))
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "the body is not a form")
 	}
 	return f, nil
+}
+
+// passOn sends the request, whose body has been read, to the server that leads, as Options.PassOn
+// does. It returns false where this server is to answer.
+func (c *call) passOn(send func(http.ResponseWriter, *http.Request) (bool, error)) (bool, error) {
+	if send == nil {
+		return false, nil
+	}
+	r := c.r.Clone(c.ctx())
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.received)), int64(len(c.received))
+	return send(c.w, r)
 }

@@ -14,13 +14,14 @@ import (
 
 	"github.com/berthml/berth/internal/api"
 	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/pace"
 )
 
 // TestBodiesThatStopComing: a client that sends the first byte of a body and nothing more is given
 // up, wherever it sends it.
 func TestBodiesThatStopComing(t *testing.T) {
 	x := open(t)
-	x.h.(*api.Server).Pace = api.BodyPace{Pause: 50 * time.Millisecond, Grace: time.Second, Rate: 1000}
+	x.h.(*api.Server).Pace = pace.Pace{Pause: 50 * time.Millisecond, Grace: time.Second, Rate: 1000}
 	srv := httptest.NewUnstartedServer(x.h)
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
@@ -108,8 +109,8 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 // the next request.
 func TestAnswersGoOnAfterABody(t *testing.T) {
 	x := open(t)
-	pace := api.BodyPace{Pause: 30 * time.Millisecond, Grace: 30 * time.Millisecond, Rate: 1}
-	x.h.(*api.Server).Pace = pace
+	slow := pace.Pace{Pause: 30 * time.Millisecond, Grace: 30 * time.Millisecond, Rate: 1}
+	x.h.(*api.Server).Pace = slow
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true")).want(201)
 	srv := httptest.NewServer(x.h)
 	defer srv.Close()
@@ -128,7 +129,7 @@ func TestAnswersGoOnAfterABody(t *testing.T) {
 	if _, err := lines.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(5 * pace.Pause) // the body's deadline, had it stayed, is over
+	<-time.After(5 * slow.Pause) // the body's deadline, had it stayed, is over
 	x.do("POST", x.ws+"/jobs/j/cancel", nil)
 	for {
 		line, err := lines.ReadString('\n')

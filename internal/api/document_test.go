@@ -15,9 +15,9 @@ func TestOnlineEndpoints(t *testing.T) {
 	at := x.ws + "/onlineEndpoints/e"
 	x.do("PUT", at+"/deployments/blue", props("endpointComputeType", "Managed")).want(404).says(`there is no online endpoint "e"`)
 	made := x.do("PUT", at, map[string]any{"location": "here", "tags": map[string]any{"a": "b"}, "properties": map[string]any{
-		"authMode": "Key", "traffic": map[string]any{"blue": 100}, "keys": map[string]any{"primaryKey": "s3cret-one", "secondaryKey": "s3cret-two"},
+		"authMode": "Key", "traffic": map[string]any{"blue": 0}, "keys": map[string]any{"primaryKey": "s3cret-one", "secondaryKey": "s3cret-two"},
 	}}).want(201).is("name", "e").is("type", "Microsoft.MachineLearningServices/workspaces/onlineEndpoints").is("tags.a", "b").
-		is("properties.authMode", "Key").is("properties.traffic.blue", 100.0).is("properties.provisioningState", "Succeeded").
+		is("properties.authMode", "Key").is("properties.traffic.blue", 0.0).is("properties.provisioningState", "Succeeded").
 		is("properties.scoringUri", "https://127.0.0.1:8443"+workspace.EndpointPath("e")+"score")
 	if made.header.Get("Azure-AsyncOperation") == "" {
 		t.Error("it is no long-running operation")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -163,6 +164,9 @@ func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	if err := tx.Insert(d); err != nil {
 		return nil, err
 	}
+	if err := space.NoteTags(tx, d); err != nil {
+		return nil, err
+	}
 	tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: "submitted by " + c.who.User})
 	if says := w.room.Warning(c.ws.Name); says != "" {
 		tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning, Reason: says})
@@ -210,6 +214,9 @@ func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any
 		return err
 	}
 	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobChanged, Reason: "edited by " + c.who.User})
+	if err := space.NoteTags(tx, d); err != nil {
+		return err
+	}
 	return tx.Save(d)
 }
 
@@ -300,13 +307,40 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if side == "outputs" && !writable(uri) && !direct {
 		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, uri)
 	}
-	if scheme := strings.ToLower(uri); !strings.HasPrefix(scheme, "azureml:") && !strings.HasPrefix(scheme, "http") || strings.Contains(uri, "${{") {
+	if scheme, rest, ok := strings.Cut(strings.ToLower(uri), "://"); ok && !direct && !strings.Contains(uri, "${{") {
+		if !slices.Contains([]string{"azureml", "https", "http", "file"}, scheme) {
+			return berth.Errorf(berth.Invalid, "properties.%s.%s: addresses that begin with %s:// cannot be read here: use azureml://datastores/NAME/paths/PATH or https://, or give mode Direct for the command to open it itself", side, name, scheme)
+		}
+		if rest == "" || scheme != "file" && rest[0] == '/' {
+			return berth.Errorf(berth.Invalid, "properties.%s.%s: %s is not an address: it names no host", side, name, uri)
+		}
+	}
+	scheme := strings.ToLower(uri)
+	isID := side == "inputs" && strings.HasPrefix(scheme, "/subscriptions/")
+	if !isID && !strings.HasPrefix(scheme, "azureml:") && !strings.HasPrefix(scheme, "http") || strings.Contains(uri, "${{") {
 		return nil
 	}
-	if _, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil {
+	if ref, err := berth.ParseRef(uri, "data"); err == nil && side == "inputs" && c.willRegister(ref) {
+		return nil
+	}
+	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
+	if err == nil && side == "inputs" && !direct && !strings.EqualFold(text(v, "jobInputType"), "uri_file") {
+		err = listable(place)
+	}
+	if err != nil {
 		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
 	}
 	return nil
+}
+
+// listable refuses a folder at an address of which nobody can say which files it has.
+func listable(p locate.Place) error {
+	u, err := url.Parse(p.URL)
+	if p.Ours() || p.Outside() || err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return nil //nolint:nilerr // what is no address is not for this to say
+	}
+	_, _, err = berth.BlobFolder(u)
+	return err
 }
 
 // writable says whether a runner can put an output at an address of this form.
@@ -330,11 +364,7 @@ func (c jobCall) checkAssetOf(tx *store.Tx, output map[string]any) error {
 	if err := berth.CheckVersion("asset", version); err != nil {
 		return err
 	}
-	coll := "data"
-	if strings.HasSuffix(strings.ToLower(text(output, "jobOutputType")), "_model") {
-		coll = "models"
-	}
-	_, err := tx.Get(c.ws.Key(), coll+"/versions", name, version)
+	_, err := tx.Get(c.ws.Key(), assetKind(output)+"/versions", name, version)
 	if err == nil {
 		return berth.Errorf(berth.Conflict, "%s:%s already exists, and versions are immutable; use another version, or none for the next one", name, version)
 	}
@@ -344,11 +374,19 @@ func (c jobCall) checkAssetOf(tx *store.Tx, output map[string]any) error {
 	return err
 }
 
+// assetKind is the collection of the asset that an output becomes.
+func assetKind(output map[string]any) string {
+	if strings.HasSuffix(strings.ToLower(text(output, "jobOutputType")), "_model") {
+		return "models"
+	}
+	return "data"
+}
+
 // checkAsset says whether the code or environment a job names is there.
 func (c jobCall) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
 	_, curated := c.s.Curated(ref.Name)
 	switch {
-	case coll == "environments" && ref.Registry != "" && curated:
+	case coll == "environments" && curated && strings.HasPrefix(strings.ToLower(ref.Registry), "azureml"):
 		return nil
 	case ref.Registry != "":
 		return berth.Errorf(berth.Unsupported, "%s is in registry %s; this server has no registries, and it is not one of the curated environments it knows%s", ref.Name, ref.Registry, c.nearest(coll, ref.Name))

@@ -3,7 +3,10 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +24,10 @@ const workersPerCPU = 8
 // checkOnline refuses an online endpoint or a deployment that could not serve.
 func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) error {
 	if version == "" {
-		return checkEndpoint(c, tx, name, version, p)
+		if err := checkEndpoint(c, tx, name, version, p); err != nil {
+			return err
+		}
+		return c.checkTrafficNames(tx, name, p)
 	}
 	if err := c.mayDeploy(tx, name, version); err != nil {
 		return err
@@ -52,6 +58,42 @@ func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) 
 		return err
 	}
 	return c.pinEnvironment(tx, p, spec.Environment)
+}
+
+// checkTrafficNames refuses traffic for deployments that do not exist, whose part of the requests
+// would be lost, and mirrored requests for several deployments or for one that has traffic.
+func (c *call) checkTrafficNames(tx *store.Tx, name string, p map[string]any) error {
+	docs, err := tx.All(store.Query{Workspace: c.ws.Key(), Kind: serve.Kind, Name: name, NoBody: true})
+	if err != nil {
+		return err
+	}
+	exists := map[string]bool{}
+	for _, d := range docs {
+		exists[strings.ToLower(d.Version)] = true
+	}
+	live, mirrors := map[string]bool{}, 0
+	for _, field := range []string{"traffic", "mirrorTraffic"} {
+		shares := asMap(p[field])
+		for _, deployment := range slices.Sorted(maps.Keys(shares)) {
+			key := strings.ToLower(deployment)
+			switch {
+			case fmt.Sprint(shares[deployment]) == "0":
+				continue
+			case !exists[key]:
+				return berth.Errorf(berth.Invalid, "properties.%s names %s, which is not a deployment of endpoint %s: create it first, then give it traffic", field, deployment, name)
+			case field == "traffic":
+				live[key] = true
+				continue
+			}
+			if mirrors++; mirrors > 1 {
+				return berth.Errorf(berth.Invalid, "properties.mirrorTraffic names %d deployments: requests can be mirrored to one", len(shares))
+			}
+			if live[key] {
+				return berth.Errorf(berth.Invalid, "deployment %s has both traffic and mirrored requests: take it out of properties.traffic or properties.mirrorTraffic", deployment)
+			}
+		}
+	}
+	return nil
 }
 
 // checkCollected refuses collections in data assets that are not there or somebody else's, and says
@@ -172,10 +214,7 @@ func shapeOnline(c *call, d *store.Doc, p map[string]any) {
 	setDefault(p, "properties", map[string]any{})
 	if d.Version == "" {
 		p["provisioningState"] = berth.DeploymentSucceeded
-		at := c.s.EndpointZone.URL(c.ws, d.Name)
-		if at == "" {
-			at = c.s.BaseURL + c.ws.EndpointPath(d.Name)
-		}
+		at := c.endpointURL(d.Name)
 		p["scoringUri"], p["swaggerUri"] = at+"score", at+"swagger.json"
 		setDefault(p, "traffic", map[string]any{})
 		setDefault(p, "mirrorTraffic", map[string]any{})
@@ -198,6 +237,14 @@ func shapeOnline(c *call, d *store.Doc, p map[string]any) {
 	}
 	st.GoodBody, st.PreviousBody = nil, nil
 	p["berth"] = st
+}
+
+// endpointURL is the address of an endpoint, with a slash at its end.
+func (c *call) endpointURL(name string) string {
+	if at := c.s.EndpointZone.URL(c.ws, name); at != "" {
+		return at
+	}
+	return c.s.BaseURL + c.ws.EndpointPath(name)
 }
 
 // checkTraffic refuses to delete a deployment that has traffic. An endpoint goes with all of its

@@ -32,19 +32,14 @@ type deploymentView struct {
 // served reads an endpoint, its deployments and the jobs of their replicas.
 func (c *call) served(r *resource, name string) (v *servedView, err error) {
 	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		v = &servedView{traffic: map[string]int{}}
+		v = &servedView{}
 		if v.endpoint, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
 			return c.missing(err, r, name, "")
 		}
 		if _, v.props, err = bodyOf(v.endpoint); err != nil {
 			return err
 		}
-		for d, n := range asMap(v.props["traffic"]) {
-			if n, ok := n.(json.Number); ok {
-				share, _ := n.Int64() // checked when it was written
-				v.traffic[strings.ToLower(d)] = int(share)
-			}
-		}
+		v.traffic = sharesOf(v.props)
 		if v.own, err = locate.StorageOf(tx, c.ws.Key()); err != nil {
 			return err
 		}
@@ -89,26 +84,36 @@ func viewDeployment(tx *store.Tx, d *store.Doc) (*deploymentView, error) {
 	return v, nil
 }
 
-// usage is the replicas and what they used.
-func (v *deploymentView) usage() []berth.ReplicaUsage {
+// sharesOf is the traffic of an endpoint in percent, by deployment in lower case.
+func sharesOf(props map[string]any) map[string]int {
+	out := map[string]int{}
+	for d, n := range asMap(props["traffic"]) {
+		if n, ok := n.(json.Number); ok {
+			share, _ := n.Int64() // checked when it was written
+			out[strings.ToLower(d)] = int(share)
+		}
+	}
+	return out
+}
+
+// usage is the replicas of a deployment and what they use.
+func (c *call) usage(st berth.DeploymentState) []berth.ReplicaUsage {
 	out := []berth.ReplicaUsage{}
-	for _, r := range v.state.Replicas {
+	for _, r := range st.Replicas {
 		u := berth.ReplicaUsage{Job: r.Job, State: r.State}
-		if d := v.jobs[r.Job]; d != nil {
-			if st, err := job.State(d); err == nil {
-				u.Usage = st.Usage
-			}
+		if c.s.ReplicaUsage != nil {
+			u.Usage = c.s.ReplicaUsage(c.ws.Key(), r.Job)
 		}
 		out = append(out, u)
 	}
 	return out
 }
 
-func (c *call) stats(v *deploymentView) berth.ServingStats {
+func (c *call) stats(d *store.Doc) berth.ServingStats {
 	if c.s.Serving == nil {
 		return berth.ServingStats{Statuses: map[string]int64{}}
 	}
-	return c.s.Serving(c.ws.Key(), v.doc.Name, v.doc.Version)
+	return c.s.Serving(c.ws.Key(), d.Name, d.Version)
 }
 
 // endpointMetrics answers with what the deployments of an endpoint do and use now.
@@ -116,16 +121,56 @@ func endpointMetrics(c *call, r *resource, name, version string) error {
 	if version != "" {
 		return notFound(c)
 	}
-	v, err := c.served(r, name)
+	return c.sendMetrics(func(tx *store.Tx) ([]*store.Doc, error) {
+		d, err := tx.Get(c.ws.Key(), r.Collection, name, "")
+		return []*store.Doc{d}, c.missing(err, r, name, "")
+	})
+}
+
+// workspaceMetrics does so for all endpoints of a workspace.
+func workspaceMetrics(c *call) error {
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		return methodError(c)
+	}
+	return c.sendMetrics(func(tx *store.Tx) ([]*store.Doc, error) {
+		return tx.All(store.Query{Workspace: c.ws.Key(), Kind: serve.Collection, Asc: true})
+	})
+}
+
+// sendMetrics answers with what the deployments of endpoints do and use now.
+func (c *call) sendMetrics(find func(tx *store.Tx) ([]*store.Doc, error)) error {
+	out := []berth.DeploymentMetrics{}
+	err := c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		out = out[:0]
+		endpoints, err := find(tx)
+		if err != nil {
+			return err
+		}
+		for _, e := range endpoints {
+			_, props, err := bodyOf(e)
+			if err != nil {
+				return err
+			}
+			shares := sharesOf(props)
+			docs, err := tx.All(store.Query{Workspace: c.ws.Key(), Kind: serve.Kind, Name: e.Name})
+			if err != nil {
+				return err
+			}
+			for _, d := range docs {
+				st, err := store.State[berth.DeploymentState](d)
+				if err != nil {
+					return err
+				}
+				out = append(out, berth.DeploymentMetrics{
+					Endpoint: d.Name, Deployment: d.Version, State: st.State, Traffic: shares[strings.ToLower(d.Version)],
+					Stats: c.stats(d), Replicas: c.usage(st),
+				})
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	out := []berth.DeploymentMetrics{}
-	for _, d := range v.deployments {
-		out = append(out, berth.DeploymentMetrics{
-			Endpoint: d.doc.Name, Deployment: d.doc.Version, State: d.state.State, Traffic: v.traffic[strings.ToLower(d.doc.Version)],
-			Stats: c.stats(d), Replicas: d.usage(),
-		})
 	}
 	return c.send(http.StatusOK, map[string]any{"value": out})
 }
@@ -140,7 +185,7 @@ func explainEndpoint(c *call, r *resource, name, version string) error {
 		return err
 	}
 	e := berth.EndpointExplanation{
-		Name: v.endpoint.Name, ScoringURI: c.s.BaseURL + c.ws.EndpointPath(v.endpoint.Name) + "score", AuthMode: text(v.props, "authMode"),
+		Name: v.endpoint.Name, ScoringURI: c.endpointURL(v.endpoint.Name) + "score", AuthMode: text(v.props, "authMode"),
 		Traffic: map[string]int{}, Deployments: []berth.DeploymentExplanation{}, Advice: []string{},
 	}
 	total := 0
@@ -184,7 +229,7 @@ func explainEndpoint(c *call, r *resource, name, version string) error {
 func (c *call) explainDeployment(v *servedView, d *deploymentView) (berth.DeploymentExplanation, error) {
 	out := berth.DeploymentExplanation{
 		Name: d.doc.Version, State: d.state.State, Reason: d.state.Reason, Error: d.state.Error, Compute: "local", LastDied: d.state.DeathWhy,
-		Replicas: d.usage(), Stats: c.stats(d), History: d.history, Start: []berth.StartPhase{},
+		Replicas: c.usage(d.state), Stats: c.stats(d.doc), History: d.history, Start: []berth.StartPhase{},
 	}
 	if w := d.state.Wanted; w != nil {
 		out.Wanted, out.Why = *w, d.state.WantedWhy

@@ -44,6 +44,7 @@ func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, prop
 	if err != nil {
 		return err
 	}
+	c.noteRegistered(steps)
 	left := len(steps)
 	st.Left = &left
 	total, held := cost.Ask{}, map[string]float64{}
@@ -106,6 +107,48 @@ func (c jobCall) checkChild(tx *store.Tx, choose target.Chooser, parent string, 
 	}
 	ask, err = c.ask(tx, compute, s.Props, kind.ChildName(parent, s.Root))
 	return compute, ask, err
+}
+
+// anyVersion and someVersion stand for versions of assets that are not known yet: the first is of
+// an output that is given the next version, the second of whatever is registered under a name.
+const (
+	anyVersion  = "*"
+	someVersion = "@"
+)
+
+// noteRegistered notes the assets that the outputs of steps will become: other steps may name them.
+func (c jobCall) noteRegistered(steps []kind.Unfolded) {
+	for _, s := range steps {
+		for _, v := range asMap(s.Props["outputs"]) {
+			out := asMap(v)
+			name := text(out, "assetName")
+			if name == "" {
+				continue
+			}
+			if c.made == nil {
+				c.made = map[string]json.RawMessage{}
+			}
+			coll := assetKind(out)
+			c.made[madeKey(coll, name, orElse(text(out, "assetVersion"), anyVersion))] = nil
+			c.made[madeKey(coll, name, someVersion)] = nil
+		}
+	}
+}
+
+// willRegister says whether the client, or a step of the pipeline, makes an asset first.
+func (c jobCall) willRegister(ref berth.Ref) bool {
+	if len(c.made) == 0 || ref.Registry != "" {
+		return false
+	}
+	if _, ok := c.willMake(ref, ref.Collection); ok {
+		return true
+	}
+	version := anyVersion
+	if ref.Version == "" {
+		version = someVersion
+	}
+	_, ok := c.made[madeKey(ref.Collection, ref.Name, version)]
+	return ok
 }
 
 // complete lets a kind write what it finds in components into a job.

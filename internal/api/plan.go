@@ -102,6 +102,7 @@ func (x *snapshot) planChildren(c *call, k kind.Composite, name string, props ma
 	if err != nil {
 		return p, err
 	}
+	(jobCall{c}).noteRegistered(unfolded)
 	var steps []plan.Step
 	for _, u := range unfolded {
 		s, err := x.planCommand(c, u.Path, kind.ChildName(name, u.Root), u.Props)
@@ -140,6 +141,13 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 		return s, err
 	}
 	if err := x.target(c, v, &s); err != nil {
+		return s, err
+	}
+	switch err := checkNeeds(c, x.Tx, s.Pool.Name, raw); {
+	case berth.CodeOf(err) == berth.NotFound: // a pool that would be made
+	case berth.CodeOf(err) == berth.Invalid:
+		s.Refused = append(s.Refused, berth.PlanLimit{Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: err.Error()})
+	case err != nil:
 		return s, err
 	}
 	if s.History, s.Known, err = x.history(v, name); err != nil {

@@ -225,23 +225,20 @@ func (c *call) missing(err error, r *resource, name, version string) error {
 	return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: "there is no " + what + " in " + where + " (not found)"}
 }
 
-// latest is the newest version by creation that is not archived, or the newest at all.
+// latest is the newest version.
 func latest(tx *store.Tx, ws string, r *resource, name string) (*store.Doc, error) {
-	active := false
-	for _, archived := range []*bool{&active, nil} {
-		docs, err := tx.List(store.Query{Workspace: ws, Kind: r.Collection + "/" + r.Child, Name: name, Archived: archived, Limit: 1})
-		if err != nil {
-			return nil, err
-		}
-		if len(docs) > 0 {
-			return docs[0], nil
-		}
+	d, err := locate.Newest(tx, ws, r.Collection+"/"+r.Child, name)
+	if err == nil && d == nil {
+		err = berth.Errorf(berth.NotFound, "%s has no version", name)
 	}
-	return nil, berth.Errorf(berth.NotFound, "%s has no version", name)
+	return d, err
 }
 
 func (s *documentService) label(c *call, r *resource, name, label string) error {
-	if !strings.EqualFold(label, "latest") && !strings.EqualFold(label, "default") {
+	if r.Collection == "models" && !locate.IsNewest(label) {
+		return s.alias(c, r, name, label)
+	}
+	if !locate.IsNewest(label) {
 		return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: fmt.Sprintf("%s %s has no label %q; the labels are latest and default", r.Noun, name, label)}
 	}
 	var d *store.Doc
@@ -260,6 +257,22 @@ func (s *documentService) label(c *call, r *resource, name, label string) error 
 	}
 	if err != nil {
 		return c.missing(err, r, name, "")
+	}
+	return c.sendDoc(http.StatusOK, r, d)
+}
+
+// alias answers with the version of a model that an alias of MLflow's registry points to.
+func (s *documentService) alias(c *call, r *resource, name, alias string) error {
+	var d *store.Doc
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
+		d, err = locate.Labelled(tx, c.ws, r.Collection, name, alias)
+		return err
+	})
+	if berth.IsMissing(err) {
+		return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: err.Error()}
+	}
+	if err != nil {
+		return err
 	}
 	return c.sendDoc(http.StatusOK, r, d)
 }

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/ordered"
+	"github.com/berthml/berth/internal/pace"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/store"
@@ -85,7 +87,7 @@ type Options struct {
 	// Patience is how long a follower may take nothing of what it is sent; 0 is the usual time.
 	Patience time.Duration
 	// Pace is how slowly bodies may come; the zero value is the usual one.
-	Pace BodyPace
+	Pace pace.Pace
 	// Attached looks after machines that connect by themselves. Nil attaches none.
 	Attached Attached
 	// Tracking is the MLflow servers of the workspaces.
@@ -104,6 +106,8 @@ type Options struct {
 	EndpointZone serve.Zone
 	// Serving is what was counted of the requests for a deployment. Nil counts none.
 	Serving func(workspace, endpoint, deployment string) berth.ServingStats
+	// ReplicaUsage is what a replica used when it was last measured. Nil measures none.
+	ReplicaUsage func(workspace, job string) berth.Usage
 	// Metrics write what other parts of the server count.
 	Metrics []func(*metrics.Writer)
 }
@@ -163,7 +167,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit answers a request, unless the server is stopping.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
-	r = s.paced(w, r)
+	r = pace.Limit(w, r, cmp.Or(s.Pace, pace.Stream))
 	if p := r.URL.Path; (p == "/healthz" || p == "/readyz") && !s.isHosted(r) {
 		s.mux.ServeHTTP(w, r) // those who watch over a server ask also while it stops
 		return

@@ -19,6 +19,8 @@ type Tasks struct {
 	Dial func(ctx context.Context, t *berth.Task, port int) (net.Conn, error)
 	// Shell finds what serves ssh on a connection, with sessions that run beside a task.
 	Shell func(ctx context.Context, t *berth.Task) (serve func(context.Context, net.Conn) error, err error)
+	// Turn gives the runner that was started for a task its next one.
+	Turn func(ctx context.Context, t *berth.Task, ask berth.Turn) (berth.TurnAnswer, error)
 }
 
 // service serves everything below berth.ServiceRoot: the services of jobs, for who submitted them.

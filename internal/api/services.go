@@ -128,6 +128,7 @@ func (s *Server) routes() {
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
 	s.mux.Handle("GET /runner/v1/tasks/{id}/input", s.authenticate(s.input.taken))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/storage", s.authenticate(s.runners.signStorage))
+	s.mux.Handle("POST /runner/v1/tasks/{id}/turn", s.authenticate(s.runners.turn))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/work", s.work.guard(s.work.work))
 	s.mux.Handle("GET /runner/v1/tasks/{id}/rows", s.work.guard(s.work.rows))
 }

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +16,7 @@ import (
 
 // storageService serves what takes space in a workspace's own storage (ours):
 //
-//	GET  storage?by=kind,user,job,age
+//	GET  storage?by=kind,user,job,age,workspace   by workspace: of all of them
 //	POST cleanStorage                   a berth.CleanStorage
 type storageService struct {
 	db         *store.DB
@@ -44,7 +42,18 @@ func (s *storageService) use(c *call) error {
 		return err
 	}
 	defer done()
-	out, err := space.Use(c.ctx(), s.db, s.blobs, s.points, c.ws.Key(), by, c.now)
+	of := []string{c.ws.Key()}
+	if slices.Contains(by, space.ByWorkspace) {
+		all, err := s.workspaces.allWorkspaces(c.ctx())
+		if err != nil {
+			return err
+		}
+		of = nil
+		for _, ws := range all {
+			of = append(of, ws.Key())
+		}
+	}
+	out, err := space.Use(c.ctx(), s.db, s.blobs, s.points, of, by, c.now)
 	if err != nil {
 		return err
 	}
@@ -67,15 +76,11 @@ func (s *storageService) clean(c *call) error {
 		cleaner.User = ""
 	}
 	if slices.Contains(q.Kinds, berth.StorageMetrics) {
-		if s.passOn != nil {
-			r := c.r.Clone(c.ctx())
-			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.received)), int64(len(c.received))
-			if passed, err := s.passOn(c.w, r); passed || err != nil {
-				if !q.DryRun {
-					s.quota.Forget(c.ws.Key())
-				}
-				return err
+		if passed, err := c.passOn(s.passOn); passed || err != nil {
+			if !q.DryRun {
+				s.quota.Forget(c.ws.Key())
 			}
+			return err
 		}
 		found, err := s.workspaces.lookUpWorkspace(c.ctx(), c.ws)
 		if err != nil {

@@ -2,12 +2,15 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
@@ -135,6 +138,172 @@ func TestRetention(t *testing.T) {
 	tag("30")
 	if n := retain(nil); n != 1 {
 		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestStorageOfAllWorkspaces: grouped by workspace, what all of them store is shown, and what only
+// one of them has.
+func TestStorageOfAllWorkspaces(t *testing.T) {
+	x := open(t)
+	other := strings.Replace(x.ws, "/"+workspace.Name, "/second", 1)
+	x.do("PUT", other, map[string]any{"location": "here"}).want(200)
+	x.left("ann", "one", berth.Completed, berth.JobState{}, "azureml/one/o/x", "azureml/one/o/y") // "some words", twice
+	put := func(name, text string) {
+		t.Helper()
+		var own locate.Storage
+		err := x.db.View(t.Context(), func(tx *store.Tx) (err error) {
+			own, err = locate.StorageOf(tx, berth.Workspace{Subscription: workspace.Subscription, Group: workspace.Group, Name: "second"}.Key())
+			return err
+		})
+		if err == nil {
+			_, err = x.blobs.Put(t.Context(), own.Blobs, name, strings.NewReader(text), blob.PutOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("LocalUpload/a/x", "some words")
+	put("LocalUpload/a/y", "its own")
+	eve := x.token("eve", auth.Reader)
+	read := func(by string) (use berth.StorageUse) {
+		t.Helper()
+		if err := json.Unmarshal(x.as(eve, "GET", x.ws+"/storage?by="+by, nil).want(200).raw, &use); err != nil {
+			t.Fatal(err)
+		}
+		return use
+	}
+	use := read("workspace,kind")
+	want := []berth.StorageLine{
+		{Workspace: workspace.Group + "/" + workspace.Name, Kind: "outputs", Files: 2, Bytes: 20},
+		{Workspace: workspace.Group + "/second", Kind: "uploads", Files: 2, Bytes: 17, OwnBytes: 7},
+	}
+	if d := cmp.Diff(want, use.Groups); d != "" || use.Total.Bytes != 37 || use.Total.OwnBytes != 17 {
+		t.Errorf("%s, total %+v", d, use.Total)
+	}
+	if use = read("kind"); len(use.Groups) != 1 || use.Total.Files != 2 || use.Groups[0].Workspace != "" {
+		t.Errorf("one workspace has %+v", use)
+	}
+}
+
+// TestRetentionOfOneJob: a job's tags say for how long what it left is kept, shorter or longer than
+// its workspace does, or although that keeps everything; those of a pipeline count for its steps,
+// from its own end on. Who cleans by hand deletes nothing that a tag keeps longer.
+func TestRetentionOfOneJob(t *testing.T) {
+	x := open(t)
+	left := func(name, parent string, ended time.Duration, tags string) { // 40 days ago, or less
+		t.Helper()
+		x.left("ann", name, berth.Completed, berth.JobState{Parent: parent}, "azureml/"+name+"/o/x", "ExperimentRun/dcid."+name+"/user_logs/std_log.txt")
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get(workspace.Key(), "jobs", name, "")
+			if err != nil {
+				return err
+			}
+			if err := store.SetState(d, berth.JobState{Parent: parent, Times: berth.Waterfall{Ended: tx.Now().Add(-ended)}}); err != nil {
+				return err
+			}
+			return tx.Save(d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tags != "" {
+			x.do("PUT", x.ws+"/jobs/"+name, json.RawMessage(`{"properties":{"jobType":"Command","tags":{`+tags+`}}}`)).want(200)
+		}
+	}
+	const day = 24 * time.Hour
+	left("short", "", 5*day, `"berth.keep_outputs_days":"3"`)
+	left("young", "", 2*day, `"berth.keep_outputs_days":"3"`)
+	left("long", "", 40*day, `"berth.keep_outputs_days":"100","berth.keep_logs_days":"100"`)
+	left("ever", "", 40*day, `"berth.keep_outputs_days":"0"`)
+	left("odd", "", 40*day, `"berth.keep_outputs_days":"a week"`)
+	for _, days := range []string{"106752", "150000", "9999999"} { // more than a time.Duration counts
+		left("age"+days, "", 40*day, `"berth.keep_outputs_days":"`+days+`"`)
+	}
+	left("plain", "", 40*day, "")
+	left("whole", "", 5*day, `"berth.keep_outputs_days":"7"`)
+	left("step", "whole", 40*day, "") // younger than its pipeline's days, from that one's end on
+	left("own", "whole", 40*day, `"berth.keep_outputs_days":"3"`)
+	outputs := func() (kept []string) {
+		for _, name := range x.names() {
+			if rest, ok := strings.CutPrefix(name, "azureml/"); ok {
+				job, _, _ := strings.Cut(rest, "/")
+				kept = append(kept, job)
+			}
+		}
+		return kept
+	}
+	retain := func(days map[string]int) string {
+		t.Helper()
+		if err := space.Retain(t.Context(), x.db, x.blobs, locator, days, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(outputs(), " ")
+	}
+	if got := retain(nil); got != "age106752 age150000 age9999999 ever long odd plain step whole young" {
+		t.Errorf("where everything is kept, there are left %s", got)
+	}
+	if got := retain(map[string]int{"outputs": 1}); got != "age106752 age150000 age9999999 ever long odd step whole young" {
+		t.Errorf("where a day is kept, there are left %s", got)
+	}
+	ask := map[string]any{"kinds": []string{"outputs", "logs"}, "before": time.Now(), "everyone": true}
+	said := string(x.do("POST", x.ws+"/cleanStorage", ask).want(200).raw)
+	if !strings.Contains(said, "a tag of its job keeps it longer") {
+		t.Errorf("it is not said what is kept: %s", said)
+	}
+	if got := strings.Join(x.names(), " "); got != "azureml/age106752/o/x azureml/age150000/o/x azureml/age9999999/o/x azureml/ever/o/x azureml/long/o/x azureml/odd/o/x azureml/step/o/x azureml/whole/o/x azureml/young/o/x ExperimentRun/dcid.long/user_logs/std_log.txt" {
+		t.Errorf("cleaned by hand, there are left %s", got)
+	}
+}
+
+// TestRetentionReadsNoJobs: where neither the workspace nor the server says for how long what jobs
+// left is kept, and no job has a tag that does, retention costs the same however many jobs there
+// are. A tag of the first job that has one counts from when it is submitted.
+func TestRetentionReadsNoJobs(t *testing.T) {
+	x := open(t)
+	retain := func() {
+		if err := space.Retain(t.Context(), x.db, x.blobs, locator, nil, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.left("ann", "first", berth.Completed, berth.JobState{})
+	one := testing.AllocsPerRun(10, retain)
+	for i := range 500 {
+		x.left("ann", fmt.Sprintf("old%d", i), berth.Completed, berth.JobState{})
+	}
+	if many := testing.AllocsPerRun(10, retain); many > one+100 {
+		t.Errorf("retention of 501 jobs allocates %g times, of one %g times", many, one)
+	}
+	x.do("PUT", x.ws+"/environments/always/versions/1.5", map[string]any{"properties": map[string]any{"image": "x"}})
+	x.do("PUT", x.ws+"/jobs/tagged", map[string]any{"properties": map[string]any{
+		"jobType": "Command", "command": "true", "environmentId": "azureml:always-1.5@latest", "tags": map[string]any{"berth.keep_logs_days": "3"},
+	}}).want(201)
+	err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(workspace.Key(), "jobs", "tagged", "")
+		if err != nil {
+			return err
+		}
+		d.Status = string(berth.Completed)
+		if err := store.SetState(d, berth.JobState{Times: berth.Waterfall{Ended: tx.Now().AddDate(0, 0, -5)}}); err != nil {
+			return err
+		}
+		return tx.Save(d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own locate.Storage
+	err = x.db.View(t.Context(), func(tx *store.Tx) (err error) {
+		own, err = locate.StorageOf(tx, workspace.Key())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.blobs.Put(t.Context(), own.Artifacts, "ExperimentRun/dcid.tagged/user_logs/std_log.txt", strings.NewReader("words"), blob.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if retain(); len(x.names()) != 0 {
+		t.Errorf("what its tag keeps for 3 days is kept for 5: %v", x.names())
 	}
 }
 

@@ -227,3 +227,20 @@ func TestFullWorkspaceTakesNoWrites(t *testing.T) {
 	s.put(201, "a part, in a workspace with room", part)
 	s.want(s.admin, 200, "POST", "/api/2.0/mlflow-artifacts/mpu/complete/"+root, complete)
 }
+
+// TestContainersOfNobody: what lay in a container of no workspace would be counted for none and
+// deleted with none, so nobody can write to one, whatever their token.
+func TestContainersOfNobody(t *testing.T) {
+	s := startSigning(t)
+	place, _, _ := strings.Cut(s.upload(s.admin, s.newRun(s.admin), "f"), "?")
+	base, rest, _ := strings.Cut(place, "/azureml-")
+	_, name, _ := strings.Cut(rest, "/")
+	for _, container := range []string{"mine", "azureml-" + strings.Repeat("0", 8)} {
+		at := &tracker{t, base + "/" + container + "/" + name, s.admin.token, s.admin.http}
+		for _, ask := range []string{"", "?comp=block&blockid=MDAx", "?comp=pack"} {
+			s.want(at, 404, "PUT", ask, "bytes")
+		}
+		s.want(at, 404, "GET", "", nil)
+	}
+	s.want(&tracker{t, place, s.admin.token, s.admin.http}, 201, "PUT", "", "bytes")
+}

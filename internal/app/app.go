@@ -211,7 +211,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		Instances: a.reach(), Tasks: a.reachTasks(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()), Loopback: a.loopback,
 		Points:   func(id string) ([]fs.FileInfo, error) { return track.PointFiles(a.trackingDir(), id) },
-		Tracking: leaderTracking{leader}, PassOn: leader.passOn, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats,
+		Tracking: leaderTracking{leader}, PassOn: leader.passOn, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats, ReplicaUsage: a.gateway.Usage,
 		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics, a.gateway.Metrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)
@@ -285,16 +285,18 @@ func signed(authority *auth.Authority, db *store.DB) func(*http.Request, front.G
 	}
 }
 
-// storageFull refuses to write to the containers of a workspace that is full. What running jobs
-// write is taken.
+// storageFull refuses to write to the containers of a workspace that is full, and to those of none,
+// where nothing is counted or cleaned. What running jobs write is taken.
 func (a *App) storageFull(owners *locate.Owners) func(ctx context.Context, container string, g *front.Grant, more int64) error {
 	return func(ctx context.Context, container string, g *front.Grant, more int64) error {
-		if g != nil && auth.IsTaskHolder(g.Holder) {
-			return nil
-		}
 		workspace, err := owners.Workspace(ctx, container)
-		if err != nil || workspace == "" {
+		switch {
+		case err != nil:
 			return err
+		case workspace == "":
+			return &berth.Error{Code: berth.NotFound, Wire: "ContainerNotFound", Msg: "no workspace has a container " + container + "; `berth datastore show workspaceblobstore` names the one of a workspace"}
+		case g != nil && auth.IsTaskHolder(g.Holder):
+			return nil
 		}
 		return a.api.StorageFull(ctx, workspace, more)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -196,6 +197,10 @@ func TestEndpointAnswers(t *testing.T) {
 	if code, m := e.do("DELETE", e.ws+"/onlineEndpoints/e/deployments/blue", nil); code != http.StatusConflict {
 		t.Errorf("deleting a deployment with traffic: %d %v", code, m)
 	}
+	e.eventually("its memory is measured", func() bool {
+		_, m := e.do("GET", e.ws+"/endpointMetrics", nil)
+		return strings.Contains(fmt.Sprint(m), "memoryBytes:")
+	})
 	e.end()
 }
 
@@ -233,6 +238,7 @@ func TestEndpointTraffic(t *testing.T) {
 			t.Fatal(state, b)
 		}
 	}
+	e.refusesTraffic()
 	e.traffic(map[string]any{"blue": 50, "green": 50})
 	seen := map[string]bool{}
 	e.eventually("both answer", func() bool { seen[e.who()] = true; return seen["blue"] && seen["green"] })
@@ -255,6 +261,29 @@ func TestEndpointTraffic(t *testing.T) {
 	}
 	e.eventually("the new form answers", func() bool { return e.who("azureml-model-deployment", "blue") == "azure" })
 	e.end()
+}
+
+// refusesTraffic gives traffic to deployments that cannot have it.
+func (e *endpointServer) refusesTraffic() {
+	e.t.Helper()
+	for _, c := range []struct {
+		traffic, mirror map[string]any
+		says            string
+	}{
+		{map[string]any{"ghost": 100}, nil, "names ghost, which is not a deployment of endpoint e"},
+		{map[string]any{"blue": 50, "ghost": 50}, nil, "properties.traffic names ghost"},
+		{map[string]any{"blue": 100}, map[string]any{"ghost": 10}, "properties.mirrorTraffic names ghost"},
+		{map[string]any{"blue": 100}, map[string]any{"BLUE": 10}, "both traffic and mirrored requests"},
+		{nil, map[string]any{"blue": 10, "green": 10}, "can be mirrored to one"},
+		{map[string]any{"blue": 60, "green": 60}, nil, "adds up to 120"},
+		{map[string]any{"blue": 100}, map[string]any{"green": 51}, "at most 50 percent"},
+	} {
+		code, m := e.do("PUT", e.ws+"/onlineEndpoints/e", map[string]any{"location": "local", "properties": map[string]any{"authMode": "Key", "traffic": c.traffic, "mirrorTraffic": c.mirror}})
+		if code != http.StatusBadRequest || !strings.Contains(fmt.Sprint(m), c.says) {
+			e.t.Errorf("traffic %v, mirrored %v: %d %v", c.traffic, c.mirror, code, m)
+		}
+	}
+	e.traffic(map[string]any{"blue": 100, "ghost": 0}) // a deployment that was deleted
 }
 
 // TestEndpointReplicaDies: a replica whose process is killed is replaced, and the deployment says

@@ -71,8 +71,21 @@ func (a *App) demand(workspace, endpoint, deployment string) {
 func (a *App) openServing() *serve.Loop {
 	return serve.New(serve.Options{
 		DB: a.db, Blobs: a.blobs, Locator: a.at, Log: a.log, Location: a.cfg.Location, NoLocal: a.cfg.Local().Off, Idle: a.gateway.Idle, Load: a.gateway.Stats,
-		Secret: a.keys.ReplicaSecret, Reach: a.reachReplica,
+		Secret: a.keys.ReplicaSecret, Reach: a.reachReplica, OnlyServer: a.onlyServer,
 	})
+}
+
+// onlyServer says whether no other server of the database runs, to which requests for replicas
+// could come.
+func (a *App) onlyServer(ctx context.Context) bool {
+	all, err := a.db.Servers(ctx)
+	alive := 0
+	for _, s := range all {
+		if s.Alive {
+			alive++
+		}
+	}
+	return err == nil && alive <= 1
 }
 
 // reachReplica connects to a port of the task of a replica on an attached compute. Only the server

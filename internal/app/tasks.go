@@ -38,6 +38,17 @@ func (a *App) reachTasks() api.Tasks {
 				return sshd.Serve(ctx, c, key, func(ctx context.Context, cmd driver.Command) (int, error) { return target.Exec(ctx, h, cmd) })
 			}, nil
 		},
+		Turn: func(ctx context.Context, task *berth.Task, ask berth.Turn) (berth.TurnAnswer, error) {
+			t, compute, err := a.placeOf(ctx, task)
+			if err != nil {
+				return berth.TurnAnswer{}, err
+			}
+			target, err := t.targets.Of(compute)
+			if err != nil {
+				return berth.TurnAnswer{}, err
+			}
+			return target.Turn(t.bind(ctx), task.ID, ask)
+		},
 	}
 }
 

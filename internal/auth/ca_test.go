@@ -92,6 +92,23 @@ func TestTheCAVouchesForThisServerOnly(t *testing.T) {
 	}
 }
 
+// TestNamesWithoutAddresses: who asks for a name is served a certificate without addresses, which
+// BoringSSL refuses from an authority with constraints; who names nobody, one with all of them.
+func TestNamesWithoutAddresses(t *testing.T) {
+	c, ca := certs(t, t.TempDir(), time.Now(), "127.0.0.1", "localhost", "ml.example.org", "::1")
+	for _, name := range []string{"localhost", "ml.example.org"} {
+		if l := leaf(t, c, name); len(l.IPAddresses) != 0 || trusts(ca, l, name, time.Now()) != nil {
+			t.Errorf("%s is served a certificate of %v and %v", name, l.DNSNames, l.IPAddresses)
+		}
+	}
+	l := leaf(t, c, "")
+	for _, name := range []string{"127.0.0.1", "::1", "localhost"} {
+		if err := trusts(ca, l, name, time.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestTheCAIsRenewed: in time, and so that whoever trusts the last one goes on.
 func TestTheCAIsRenewed(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()

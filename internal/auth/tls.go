@@ -66,14 +66,17 @@ func (c *Certs) load(now time.Time) error {
 		return err
 	}
 	// One for the addresses, and one for each name: a client with an older copy of the CA, which
-	// may not vouch for a newer name, refuses a certificate that has it at all.
+	// may not vouch for a newer name, refuses a certificate that has it at all. And BoringSSL, as
+	// in clients of gRPC, refuses addresses where the CA says which of them it vouches for.
 	groups := [][]string{{}}
 	for _, h := range c.hosts {
-		switch {
-		case h == "" || slices.ContainsFunc(groups, func(g []string) bool { return slices.Contains(g, h) }):
-		case net.ParseIP(h) != nil || h == "localhost":
+		if h == "" || slices.ContainsFunc(groups, func(g []string) bool { return slices.Contains(g, h) }) {
+			continue
+		}
+		if net.ParseIP(h) != nil || h == "localhost" { // for clients that name nobody
 			groups[0] = append(groups[0], h)
-		default:
+		}
+		if net.ParseIP(h) == nil {
 			groups = append(groups, []string{h})
 		}
 	}
@@ -106,6 +109,9 @@ func (c *Certs) Serve(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c.CA = ca // others read it; the next start has the new one
 	}
 	for i := range c.leaves {
+		if h.ServerName != "" { // those of names first
+			i = len(c.leaves) - 1 - i
+		}
 		if h.SupportsCertificate(&c.leaves[i]) == nil {
 			return &c.leaves[i], nil
 		}

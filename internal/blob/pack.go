@@ -3,6 +3,7 @@ package blob
 import (
 	"context"
 	"encoding/base64"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,29 @@ func chunk(n int, name func(i int) string) int {
 		}
 	}
 	return n
+}
+
+// A Spool is a file that is deleted when it is closed.
+type Spool struct{ *temp }
+
+func (s Spool) Close() error {
+	s.discard()
+	return nil
+}
+
+// Spool keeps all of r on the disk, to be read from its beginning: what is slow to come takes no
+// memory meanwhile.
+func (s *Store) Spool(r io.Reader) (Spool, error) {
+	t, err := s.newTemp()
+	if err == nil {
+		if _, err = io.Copy(t, r); err == nil {
+			_, err = t.Seek(0, io.SeekStart)
+		}
+		if err != nil {
+			t.discard()
+		}
+	}
+	return Spool{t}, s.diskError("keeping an upload", err)
 }
 
 // Packed is one of many files to keep.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
 	"github.com/spf13/pflag"
 
 	"github.com/berthml/berth/internal/spec"
@@ -190,30 +192,9 @@ func filesIn(words []string) ([]string, error) {
 func nearest(word string, words []string) string {
 	best, least := "", len(word)/3+2
 	for _, w := range words {
-		if d := distance(word, w); d < least {
+		if d := berth.Distance(word, w); d < least && 2*d <= max(len(word), len(w)) {
 			best, least = w, d
 		}
 	}
 	return best
-}
-
-// distance is how many letters have to change to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0]++
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

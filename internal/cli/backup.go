@@ -72,6 +72,9 @@ func backupCommand(s *session) *cobra.Command {
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
+			if o.Keep < 0 {
+				return usagef("--keep %d: give how many backups to keep, or 0 for all", o.Keep)
+			}
 			r, err := backup.Create(ctx, server, place, o)
 			if err != nil {
 				return err

@@ -48,17 +48,33 @@ type curve struct {
 
 var marks = []rune("•x+o*#@%")
 
-// chart draws curves into width by height characters, with their scales.
-func chart(curves []curve, width, height int) string {
-	var values, steps []float64
+// logarithm is the height of a value in a chart with a logarithmic scale: NaN where it has none.
+func logarithm(v float64) float64 {
+	if v <= 0 {
+		return math.NaN()
+	}
+	return math.Log10(v)
+}
+
+// linear is the height of a value in other charts.
+func linear(v float64) float64 { return v }
+
+// chart draws curves into width by height characters, with their scales. What has no finite height
+// is left out.
+func chart(curves []curve, width, height int, heightOf func(float64) float64) string {
+	var values, heights, steps []float64
 	for _, c := range curves {
 		for _, p := range c.points {
-			values, steps = append(values, p.Float()), append(steps, float64(p.Step))
+			steps = append(steps, float64(p.Step))
+			if h := heightOf(p.Float()); finite(h) {
+				values, heights = append(values, p.Float()), append(heights, h)
+			}
 		}
 	}
-	low, high, _ := extent(values)
+	least, greatest, _ := extent(values)
+	low, high, _ := extent(heights)
 	first, last, _ := extent(steps)
-	top, bottom := number(high), number(low)
+	top, bottom := number(greatest), number(least)
 	margin := max(len(top), len(bottom))
 	width = max(10, width-margin-3)
 	rows := make([][]rune, height)
@@ -73,8 +89,8 @@ func chart(curves []curve, width, height int) string {
 	}
 	for i, c := range curves {
 		for _, p := range c.points {
-			if v := p.Float(); finite(v) {
-				rows[height-1-at(v, low, high, height)][at(float64(p.Step), first, last, width)] = marks[i%len(marks)]
+			if h := heightOf(p.Float()); finite(h) {
+				rows[height-1-at(h, low, high, height)][at(float64(p.Step), first, last, width)] = marks[i%len(marks)]
 			}
 		}
 	}

@@ -393,8 +393,13 @@ func group(cmd *cobra.Command, args []string) error {
 	return usagef("%s\nsee `%s --help`", msg, cmd.CommandPath())
 }
 
-// noArgs, oneArg and maxArgs are cobra's, with the exit code of a wrong command line.
-func noArgs(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) }
+// noArgs, oneArg and maxArgs are as cobra's, with the exit code of a wrong command line.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("`%s` takes no arguments: %q\nsee `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
+}
 
 func oneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,11 @@ func described(name, word string) string {
 // completeCompute offers the names of computes.
 func (s *session) completeCompute(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	names, directive := s.listed("computeType", "computes")(cmd, args, word)
+	// It is offered also where no server answers.
+	names = slices.DeleteFunc(names, func(n string) bool {
+		name, _, _ := strings.Cut(n, "\t")
+		return berth.IsLocal(name)
+	})
 	return append([]string{described(berth.LocalCompute, "the server's machine")}, names...), directive
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -37,7 +38,7 @@ const idleMinutes = 60
 
 // stopsItself gives an instance that is made by flags, of which none says when it stops, an idle
 // time.
-func (s *session) stopsItself(n noun, sets []string) []string {
+func stopsItself(n noun, sets []string) []string {
 	instance := false
 	for _, v := range sets {
 		key, value, _ := strings.Cut(v, "=")
@@ -49,7 +50,6 @@ func (s *session) stopsItself(n noun, sets []string) []string {
 	if n.word != "compute" || !instance {
 		return nil
 	}
-	s.hint("it stops by itself when it has not been used for %d minutes; --set idle_time_before_shutdown_minutes=N changes that", idleMinutes)
 	return []string{fmt.Sprintf("idle_time_before_shutdown_minutes=%d", idleMinutes)}
 }
 
@@ -91,8 +91,10 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if o.parent != "" {
 				sets = append([]string{"endpoint_name=" + o.parent}, sets...)
 			}
+			var idle []string
 			if o.file == "" && !s.format.az {
-				sets = append(sets, s.stopsItself(n, sets)...)
+				idle = stopsItself(n, sets)
+				sets = append(sets, idle...)
 			}
 			if place := s.place(cmd, n); place != "" {
 				sets = append([]string{"location=" + place}, sets...)
@@ -107,6 +109,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 			r, err := s.document(c, n, o.file, sets, o.target)
 			if err != nil {
 				return err
+			}
+			if len(idle) > 0 {
+				s.hint("it stops by itself when it has not been used for %d minutes; --set idle_time_before_shutdown_minutes=N changes that", idleMinutes)
 			}
 			if o.dryRun {
 				return s.plan(ctx, c, r)
@@ -246,9 +251,30 @@ func (s *session) document(c *client.Client, n noun, file string, set []string, 
 	if t.name != "" {
 		set = append([]string{"name=" + t.name}, set...)
 	}
-	return spec.LoadBytes([]byte("{}"), withTypes(spec.Options{
-		Kind: n.yaml(), Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the command line", Links: followLinks(),
+	r, err := spec.LoadBytes([]byte("{}"), withTypes(spec.Options{
+		Kind: n.yaml(), Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: commandLineFile, Links: followLinks(),
 	}))
+	return r, n.byFlags(err)
+}
+
+// commandLineFile stands for the file of a document that flags make.
+const commandLineFile = "the command line"
+
+// byFlags says what is wrong with a document that flags made in terms of these flags.
+func (n noun) byFlags(err error) error {
+	var wrong spec.Errors
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	for i, e := range wrong {
+		for _, o := range n.options {
+			flag, _, _ := strings.Cut(o.flag, "/")
+			if e.File == commandLineFile && e.Field == o.field {
+				wrong[i].File, wrong[i].Field = "", "--"+flag
+			}
+		}
+	}
+	return wrong
 }
 
 func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.Result, o creation) error {

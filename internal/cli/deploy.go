@@ -158,11 +158,13 @@ func (o *deployment) outcome() string {
 func (s *session) deploymentDoc(ctx context.Context, c *client.Client, o *deployment, scaled bool) (map[string]any, error) {
 	props := map[string]any{}
 	doc := map[string]any{"name": o.deployment, "instance_type": "Standard_DS3_v2", "instance_count": o.instances, "properties": props}
+	asked := o.name
 	if err := o.sources(ctx, c, doc, props); err != nil {
 		return nil, err
 	}
-	if o.name = endpointName(o.name); len(o.name) < 3 {
-		return nil, usagef("give the endpoint a name of 3 to 32 letters, digits and '-' with --name")
+	// A name that was given is never changed: it would be another endpoint.
+	if o.name = endpointName(o.name); len(o.name) < 3 || asked != "" && asked != o.name {
+		return nil, usagef("give the endpoint a name of 3 to 32 small letters, digits and '-' with --name, which begins with a letter")
 	}
 	doc["endpoint_name"] = o.name
 	if o.on != "" {
@@ -341,6 +343,6 @@ func endpointName(text string) string {
 			return r + 'a' - 'A'
 		}
 		return '-'
-	}, text), "-0123456789")
+	}, strings.TrimLeft(text, "0123456789")), "-")
 	return strings.TrimRight(name[:min(len(name), 32)], "-")
 }

@@ -65,6 +65,9 @@ func (s *session) explanation(ctx context.Context, c *client.Client, name string
 		}
 	}
 	j, err := s.job(ctx, c, name)
+	if berth.CodeOf(err) == berth.NotFound && name != "last" {
+		err = berth.Errorf(berth.NotFound, "there is no job and no compute %q in workspace %s", name, c.Workspace.Name)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,11 +154,10 @@ func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error
 	if e.Size != "" {
 		what += fmt.Sprintf(" of %s (%s)", e.Size, e.Tier)
 	}
-	article := "a"
-	if strings.ContainsAny(what[:min(1, len(what))], "aeiou") {
-		article = "an"
+	if what = a(what); berth.IsLocal(e.Name) {
+		what = "the server's own machine"
 	}
-	h.line("%s is %s %s, %s", s.paint(s.out, bold, e.Name), article, what, s.paint(s.out, stateColor(e.State), e.State))
+	h.line("%s is %s, %s", s.paint(s.out, bold, e.Name), what, s.paint(s.out, stateColor(e.State), e.State))
 	h.say("why", e.Reason)
 	h.say("not more", e.Short)
 	switch e.Type {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path"
@@ -37,9 +38,10 @@ func (r *bareRun) inputDocs(ctx context.Context, c *client.Client) (map[string]a
 
 func (r *bareRun) inputDoc(ctx context.Context, c *client.Client, value string) (map[string]any, error) {
 	if strings.HasPrefix(value, "azureml:") || strings.Contains(value, "://") {
-		typ, err := uriType(ctx, c, value)
-		return map[string]any{"jobInputType": typ, "uri": value}, err
+		typ, uri, err := uriType(ctx, c, value)
+		return map[string]any{"jobInputType": typ, "uri": uri}, err
 	}
+	value = homePath(value)
 	st, err := os.Stat(value)
 	if err != nil {
 		if value != "" && (strings.HasPrefix(value, ".") && strings.Contains(value, "/") || filepath.IsAbs(value)) {
@@ -65,33 +67,58 @@ func (r *bareRun) inputDoc(ctx context.Context, c *client.Client, value string) 
 	return map[string]any{"jobInputType": typ, "uri": uri}, err
 }
 
-// uriType guesses whether a URI names a file or a folder; an asset says so itself.
-func uriType(ctx context.Context, c *client.Client, uri string) (string, error) {
-	if strings.HasPrefix(uri, "azureml:") && !strings.HasPrefix(uri, "azureml://") {
-		ref, err := berth.ParseRef(uri, "data")
+// homePath is a path with the user's home in place of ~ at its beginning, which a shell leaves as
+// it is after NAME=.
+func homePath(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return path
+}
+
+// uriType guesses whether a URI names a file or a folder; an asset says so itself. The URI of a
+// model that is named as data are is its id.
+func uriType(ctx context.Context, c *client.Client, text string) (typ, uri string, err error) {
+	if strings.HasPrefix(text, "azureml:") && !strings.HasPrefix(text, "azureml://") {
+		ref, err := berth.ParseRef(text, "data")
 		if err != nil || ref.Registry != "" {
-			return "uri_folder", err
+			return "uri_folder", text, err
 		}
-		segments := []string{ref.Collection, ref.Name, "versions", ref.Version}
-		if ref.Version == "" {
-			segments = []string{ref.Collection, ref.Name, "labels", "latest"}
+		d, err := assetNamed(ctx, c, ref)
+		if berth.CodeOf(err) == berth.NotFound && ref.Collection == "data" {
+			ref.Collection = "models"
+			if d, err = assetNamed(ctx, c, ref); err == nil {
+				text = d.ID()
+			}
 		}
-		d, err := c.Get(ctx, segments...)
+		if berth.CodeOf(err) == berth.NotFound {
+			return "uri_folder", text, nil // the server says what there is instead
+		}
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		for _, key := range []string{"dataType", "modelType"} {
 			if t, ok := d.Properties()[key].(string); ok {
-				return t, nil
+				return t, text, nil
 			}
 		}
-		return "uri_folder", nil
+		return "uri_folder", text, nil
 	}
-	clean, _, _ := strings.Cut(uri, "?")
+	clean, _, _ := strings.Cut(text, "?")
 	if !strings.HasSuffix(clean, "/") && (path.Ext(clean) != "" || plainHTTP(clean)) {
-		return "uri_file", nil
+		return "uri_file", text, nil
 	}
-	return "uri_folder", nil
+	return "uri_folder", text, nil
+}
+
+// assetNamed is the version of an asset that a reference names.
+func assetNamed(ctx context.Context, c *client.Client, ref berth.Ref) (client.Document, error) {
+	if ref.Version == "" {
+		return c.Get(ctx, ref.Collection, ref.Name, "labels", cmp.Or(ref.Label, "latest"))
+	}
+	return c.Get(ctx, ref.Collection, ref.Name, "versions", ref.Version)
 }
 
 // plainHTTP reports whether a URI is a web server's, which has no folders, and not a storage

@@ -16,7 +16,7 @@ func TestURIType(t *testing.T) {
 		"azureml://datastores/d/paths/folder/x.parquet": "uri_file",
 		"https://127.0.0.1:1/st.blob.berth/c/folder":    "uri_folder",
 	} {
-		got, err := uriType(t.Context(), nil, uri)
+		got, _, err := uriType(t.Context(), nil, uri)
 		if err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", uri, got, err, want)
 		}

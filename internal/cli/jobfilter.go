@@ -34,6 +34,9 @@ func (w jobFilter) query(now time.Time) (q client.JobQuery, err error) {
 	if w.mine && w.user != "" {
 		return q, usagef("give --mine or --user, not both")
 	}
+	if strings.HasPrefix(w.tag, "=") {
+		return q, usagef("--tag %s: give NAME or NAME=VALUE", w.tag)
+	}
 	if w.since != "" {
 		if q.Since, err = parseSince(w.since, now); err != nil {
 			return q, err

@@ -30,7 +30,7 @@ const (
 
 func metricsCommand(s *session) *cobra.Command {
 	var keys []string
-	var watch bool
+	var watch, log bool
 	cmd := &cobra.Command{
 		Use:   "metrics RUN [RUN…]",
 		Short: "Show the metrics of a job or run, with their trends",
@@ -38,13 +38,20 @@ func metricsCommand(s *session) *cobra.Command {
 			"or several. With --watch, prints values as they are logged until the run ends, with -o jsonl as JSON lines. Without it, -o csv and\n" +
 			"-o jsonl write every point, one per line; other formats have up to 1000 points of each metric.\n\n" +
 			"  berth metrics JOB\n" +
-			"  berth metrics JOB --metric loss\n" +
+			"  berth metrics JOB --metric loss --log\n" +
 			"  berth metrics JOB --watch\n" +
 			"  berth metrics JOB OTHER -o csv > points.csv",
 		Args: atLeastOne,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := s.checkMetrics(names, keys, watch); err != nil {
 				return err
+			}
+			heightOf := linear
+			switch draws := len(keys) > 0 && !watch && !s.exports() && !s.format.chosen(); {
+			case log && !draws:
+				return usagef("--log is for charts: name the metric to draw with --metric, and leave out --watch and --output")
+			case log:
+				heightOf = logarithm
 			}
 			c, err := s.open(cmd.Context())
 			if err != nil {
@@ -64,13 +71,14 @@ func metricsCommand(s *session) *cobra.Command {
 			case s.exports():
 				return s.exportMetrics(cmd.Context(), c, runs, keys)
 			case len(keys) > 0 && !s.format.chosen():
-				return s.drawMetrics(cmd.Context(), c, runs, keys)
+				return s.drawMetrics(cmd.Context(), c, runs, keys, heightOf)
 			}
 			return s.listMetrics(cmd.Context(), c, runs, keys)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&keys, "metric", "m", nil, "a metric to draw or write; may be repeated")
 	cmd.Flags().BoolVar(&watch, "watch", false, "print values as they are logged, until the run ends")
+	cmd.Flags().BoolVar(&log, "log", false, "draw charts with a logarithmic scale")
 	s.format.flags(cmd)
 	cmd.Flags().Lookup("output").Usage += "; csv or jsonl for every point"
 	return cmd
@@ -162,7 +170,8 @@ func (s *session) runID(ctx context.Context, c *client.Client, name string) (str
 	return runOfPrefix(ctx, c, name, none)
 }
 
-// runOfPrefix is the one run whose id begins with a text; without one the error is none.
+// runOfPrefix is the one run whose id begins with a text, a deleted one if no other does; without
+// one the error is none.
 func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none error) (string, error) {
 	if strings.ContainsAny(prefix, `'"%\`) {
 		return "", none
@@ -171,14 +180,20 @@ func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none erro
 	if _, err := q.find(ctx, c); err != nil {
 		return "", err
 	}
-	runs, err := c.Runs(ctx, q.RunQuery)
-	if err != nil {
-		return "", err
-	}
 	var found []string
-	for _, r := range runs {
-		if strings.HasPrefix(r.Info.ID, prefix) { // _ stands for any character in the filter
-			found = append(found, r.Info.ID)
+	for _, view := range []client.View{client.ViewActive, client.ViewDeleted} {
+		q.View = view
+		runs, err := c.Runs(ctx, q.RunQuery)
+		if err != nil {
+			return "", err
+		}
+		for _, r := range runs {
+			if strings.HasPrefix(r.Info.ID, prefix) { // _ stands for any character in the filter
+				found = append(found, r.Info.ID)
+			}
+		}
+		if len(found) > 0 {
+			break
 		}
 	}
 	switch len(found) {
@@ -264,7 +279,7 @@ func means(values []float64, n int) []float64 {
 	return out
 }
 
-func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string) error {
+func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string, heightOf func(float64) float64) error {
 	ids := names(runs, func(r *client.Run) string { return r.Info.ID })
 	width := s.out.width()
 	if width == 0 {
@@ -284,21 +299,31 @@ func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs []*cli
 				}
 			}
 		}
-		odd := 0
+		odd, low := 0, 0
 		for _, q := range p {
-			if !finite(q.Float()) {
+			switch v := q.Float(); {
+			case !finite(v):
 				odd++
+			case !finite(heightOf(v)):
+				low++
 			}
 		}
-		if odd == len(p) {
+		switch {
+		case odd == len(p):
 			s.say("%s has no finite values: there is nothing to draw", legible(key))
 			continue
+		case odd+low == len(p):
+			s.say("%s has no values above 0: leave out --log to draw it", legible(key))
+			continue
 		}
-		if _, err := fmt.Fprintf(s.out, "%s\n%s", s.paint(s.out, bold, legible(key)), chart(curves, width, chartHeight)); err != nil {
+		if _, err := fmt.Fprintf(s.out, "%s\n%s", s.paint(s.out, bold, legible(key)), chart(curves, width, chartHeight, heightOf)); err != nil {
 			return err
 		}
 		if odd > 0 {
 			fmt.Fprintf(s.out, "%d of %d %spoints are not finite\n", odd, len(p), sampled(p))
+		}
+		if low > 0 {
+			fmt.Fprintf(s.out, "%d of %d %spoints are not above 0\n", low, len(p), sampled(p))
 		}
 	}
 	return nil

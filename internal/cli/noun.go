@@ -33,7 +33,10 @@ type noun struct {
 
 // a is a word with its article.
 func a(word string) string {
-	if strings.ContainsAny(word[:1], "aeiou") {
+	if word == "data" {
+		word = "data asset"
+	}
+	if word != "" && strings.ContainsAny(word[:1], "aeiou") {
 		return "an " + word
 	}
 	return "a " + word

@@ -75,7 +75,7 @@ func runCommand(s *session) *cobra.Command {
 	f.StringArrayVarP(&r.env, "env-var", "e", nil, "environment variable NAME=VALUE, or NAME to pass yours; may be repeated")
 	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], the folder of a virtual environment, a requirements, conda or lock file, a pyproject.toml, or an environment's YAML file (default: what your shell would use)")
 	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
-	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end; may be repeated")
+	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end, or kept there if PATH is azureml://datastores/…; may be repeated")
 	f.StringVar(&r.code, "code", ".", "folder to upload")
 	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
@@ -101,6 +101,9 @@ func (r *bareRun) run(parent context.Context) error {
 	}
 	if r.interactive && r.noWait {
 		return usagef("-i and --no-wait exclude each other: an interactive job ends when you leave")
+	}
+	if err := r.checkProgram(); err != nil {
+		return err
 	}
 	outputs, err := r.outputPaths()
 	if err != nil {
@@ -175,6 +178,20 @@ func (s *session) conclude(ctx context.Context, c *client.Client, j *client.Job,
 	return nil
 }
 
+// checkProgram refuses a command that begins with a script of the folder, where a shell looks for
+// programs in PATH only.
+func (r *bareRun) checkProgram() error {
+	word, _, _ := strings.Cut(commandLine(r.command), " ")
+	by := map[string]string{".py": "python", ".sh": "bash", ".R": "Rscript", ".jl": "julia"}[filepath.Ext(word)]
+	if by == "" || strings.ContainsAny(word, "/'") || r.noCode {
+		return nil
+	}
+	if info, err := os.Stat(filepath.Join(r.code, word)); err == nil && info.Mode().IsRegular() {
+		return usagef("%s is a file of the folder, not a program: `berth run -- %s %s`", word, by, word)
+	}
+	return nil
+}
+
 // body is the job's document; what it refers to has been uploaded.
 func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string]string) (json.RawMessage, error) {
 	props := map[string]any{"jobType": "Command", "command": commandLine(r.command)}
@@ -216,8 +233,12 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 		return nil, err
 	}
 	outs := map[string]any{}
-	for name := range outputs {
-		outs[name] = map[string]any{"jobOutputType": "uri_folder"}
+	for name, path := range outputs {
+		out := map[string]any{"jobOutputType": "uri_folder"}
+		if strings.HasPrefix(path, datastoreScheme) {
+			out["uri"], outputs[name] = path, ""
+		}
+		outs[name] = out
 	}
 	props["outputs"] = outs
 	switch {
@@ -307,10 +328,16 @@ func (r *bareRun) outputPaths() (map[string]string, error) {
 		if _, ok := out[name]; ok {
 			return nil, usagef("--output %s: the name %s is given twice", o, name)
 		}
-		out[name] = path
+		if strings.Contains(path, "://") && !strings.HasPrefix(path, datastoreScheme) {
+			return nil, usagef("--output %s: an output goes to a folder of this machine or to a datastore (%s…/paths/…)", o, datastoreScheme)
+		}
+		out[name] = homePath(path)
 	}
 	return out, nil
 }
+
+// datastoreScheme begins the path of an output that stays in a datastore.
+const datastoreScheme = "azureml://datastores/"
 
 // isoDuration is d as the API takes it.
 func isoDuration(d time.Duration) string {

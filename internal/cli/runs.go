@@ -48,6 +48,7 @@ func (q *runFlags) find(ctx context.Context, c *client.Client) (map[string]strin
 func runsCommand(s *session) *cobra.Command {
 	q := runFlags{}
 	var columns []string
+	var deleted bool
 	cmd := &cobra.Command{
 		Use:   "runs [--filter TEXT] [--order-by FIELD] [--columns LIST]",
 		Short: "List the runs of jobs and notebooks with their metrics and parameters",
@@ -55,12 +56,17 @@ func runsCommand(s *session) *cobra.Command {
 			"  berth runs --filter \"metrics.acc > 0.9 AND params.model = 'tree'\"\n" +
 			"  berth runs --order-by 'metrics.loss ASC' -r 1      # the best one\n" +
 			"  berth runs --columns run,status,metrics.acc,params.lr\n" +
+			"  berth runs show RUN\n" +
 			"  berth runs compare RUN RUN\n" +
+			"  berth runs download RUN model\n" +
 			"  berth runs export > runs.csv",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err
+			}
+			if deleted {
+				q.View = client.ViewDeleted
 			}
 			if q.Limit < 0 {
 				return usagef("--max-results %d: give how many runs to show, or 0 for all", q.Limit)
@@ -105,9 +111,13 @@ func runsCommand(s *session) *cobra.Command {
 	}
 	q.flags(cmd)
 	cmd.Flags().StringSliceVar(&columns, "columns", nil, "what to show, separated by commas: "+strings.Join(columnNames(plainColumns(nil)), ", ")+", metrics.KEY, params.KEY, tags.KEY")
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted runs instead")
 	cmd.Flags().IntVarP(&q.Limit, "max-results", "r", 50, "at most this many; 0 is all")
 	s.format.flags(cmd)
-	cmd.AddCommand(compareRunsCommand(s), exportRunsCommand(s))
+	cmd.AddCommand(
+		showRunCommand(s), compareRunsCommand(s), exportRunsCommand(s), runArtifactsCommand(s), downloadRunCommand(s),
+		deleteRunsCommand(s), restoreRunsCommand(s), experimentsCommand(s),
+	)
 	return cmd
 }
 
@@ -149,10 +159,10 @@ func runValues(r client.Run, show func(metric any) string) (metrics, params stri
 func (s *session) printRuns(runs []client.Run, names map[string]string, now time.Time) error {
 	ids := s.shownIDs(runs)
 	t := table{
-		header: []string{"RUN", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"},
-		flex:   [][]flexible{{{column: 3, least: 6}, {column: 5, least: 8}, {column: 6, least: 8}}, {{column: 0, least: 8}, {column: 1, least: 8}}},
+		header: []string{"RUN", "PARENT", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"},
+		flex:   [][]flexible{{{column: 4, least: 6}, {column: 6, least: 8}, {column: 7, least: 8}}, {{column: 0, least: 8}, {column: 1, least: 8}, {column: 2, least: 8}}},
 	}
-	named := !s.out.tty
+	named, nested := !s.out.tty, false
 	for i, r := range runs {
 		metrics, params := runValues(r, rounded)
 		name := r.Info.Name
@@ -164,13 +174,32 @@ func (s *session) printRuns(runs []client.Run, names map[string]string, now time
 		if r.Info.Start > 0 {
 			started = ago(now.Sub(time.UnixMilli(r.Info.Start)))
 		}
-		t.add(cell{ids[i], ""}, cell{oneLine(name), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
+		parent := pairOf(r.Data.Tags, parentTag)
+		nested = nested || parent != ""
+		t.add(cell{ids[i], ""}, cell{s.shownParent(parent, runs, ids), dim}, cell{oneLine(name), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
 			cell{oneLine(names[r.Info.Experiment]), ""}, cell{started, dim}, cell{metrics, ""}, cell{params, ""})
 	}
 	if !named {
+		t.drop(2)
+	}
+	if !nested {
 		t.drop(1)
 	}
 	return s.printRows(t)
+}
+
+// parentTag is the tag of a nested run with the id of the run that it is nested in.
+const parentTag = "mlflow.parentRunId"
+
+// shownParent returns the id of a run's parent for a table: as the list has it, if it does.
+func (s *session) shownParent(parent string, runs []client.Run, ids []string) string {
+	if i := slices.IndexFunc(runs, func(r client.Run) bool { return r.Info.ID == parent }); i >= 0 {
+		return ids[i]
+	}
+	if s.out.tty && isMade(parent) {
+		return parent[:shortID]
+	}
+	return oneLine(parent)
 }
 
 // shownIDs returns the ids of runs for a table: on a terminal, what tells those that clients made

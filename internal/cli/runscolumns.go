@@ -35,6 +35,7 @@ func plainColumns(experiments map[string]string) []runColumn {
 		{name: "name", of: func(r *client.Run) string { return r.Info.Name }},
 		{name: "status", of: func(r *client.Run) string { return r.Info.Status }},
 		{name: "experiment", of: func(r *client.Run) string { return experiments[r.Info.Experiment] }},
+		{name: "parent", of: func(r *client.Run) string { return pairOf(r.Data.Tags, parentTag) }},
 		{name: "user", of: func(r *client.Run) string { return r.Info.User }},
 		{name: "started", of: func(r *client.Run) string { return isoTime(r.Info.Start) }},
 		{name: "ended", of: func(r *client.Run) string { return isoTime(r.Info.End) }},

@@ -102,7 +102,7 @@ func (s *session) example(ctx context.Context, c *client.Client, endpoint client
 			}
 		}
 		if got, err := scorer.Do(ctx, http.MethodGet, "swagger.json", o.deployment, nil); err == nil && got.Status == http.StatusOK && json.Unmarshal(got.Body, &doc) == nil {
-			if e := doc.Definitions.ServiceInput.Example; len(e) > 0 && string(e) != "null" {
+			if e := doc.Definitions.ServiceInput.Example; len(e) > 0 && string(e) != "null" && string(e) != "{}" {
 				return string(e)
 			}
 		}

@@ -194,12 +194,7 @@ func endpointTop(s *session) *cobra.Command {
 
 func endpointSamples(ctx context.Context, c *client.Client, names []string) ([]berth.DeploymentMetrics, error) {
 	if len(names) == 0 {
-		for d, err := range c.List(ctx, nil, "onlineEndpoints") {
-			if err != nil {
-				return nil, err
-			}
-			names = append(names, d.Name())
-		}
+		return c.ServingMetrics(ctx)
 	}
 	all := []berth.DeploymentMetrics{}
 	for _, name := range names {

@@ -19,6 +19,7 @@ func storageCommand(s *session) *cobra.Command {
 		Use: "storage", Short: "Show what takes space, and delete the files of old jobs", Args: noArgs,
 		Long: "Shows what takes space in the workspace's own storage. Identical content is stored once: OWN counts only what no other line has.\n\n" +
 			"  berth storage --by user,kind\n" +
+			"  berth storage --by workspace                        in all workspaces\n" +
 			"  berth storage clean --older 30d --kind outputs      show what would be deleted; --yes deletes it",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -38,7 +39,7 @@ func storageCommand(s *session) *cobra.Command {
 			return s.printStorage(use)
 		},
 	}
-	cmd.Flags().StringSliceVar(&by, "by", []string{"kind"}, "what to group by: kind, user, job, age")
+	cmd.Flags().StringSliceVar(&by, "by", []string{"kind"}, "what to group by: kind, user, job, age, workspace")
 	s.format.flags(cmd)
 	cmd.AddCommand(storageClean(s))
 	return cmd
@@ -52,7 +53,7 @@ func (s *session) printStorage(use *berth.StorageUse) error {
 	row := func(l berth.StorageLine, empty string) {
 		var cells []cell
 		for _, k := range use.By {
-			text := map[string]string{"kind": l.Kind, "user": l.User, "job": l.Job, "age": l.Age}[k]
+			text := map[string]string{"kind": l.Kind, "user": l.User, "job": l.Job, "age": l.Age, "workspace": l.Workspace}[k]
 			cells = append(cells, cell{text: cmp.Or(text, empty)})
 			if empty == "total" {
 				empty = " "
@@ -106,14 +107,7 @@ func storageClean(s *session) *cobra.Command {
 			if got.DryRun {
 				word = "would be deleted"
 			}
-			of := fmt.Sprintf("%d %s", got.Jobs, plural(got.Jobs, "job"))
-			if got.Versions > 0 {
-				of += fmt.Sprintf(" and %d %s", got.Versions, plural(got.Versions, "version"))
-			}
-			if got.Runs > 0 {
-				of += fmt.Sprintf(" and %d deleted %s", got.Runs, plural(got.Runs, "run"))
-			}
-			fmt.Fprintf(s.out, "%d %s of %s, %s, %s\n", got.Files, plural(got.Files, "file"), of, size(got.Bytes), word)
+			fmt.Fprintf(s.out, "%d %s of %s, %s, %s\n", got.Files, plural(got.Files, "file"), cleanedOf(*got, kinds), size(got.Bytes), word)
 			for _, k := range got.Kept {
 				if k.Runs > 0 {
 					fmt.Fprintf(s.out, "%d deleted %s kept: %s\n", k.Runs, plural(k.Runs, "run"), k.Reason)
@@ -138,4 +132,26 @@ func storageClean(s *session) *cobra.Command {
 	f.BoolVarP(&yes, "yes", "y", false, "delete it")
 	s.format.flags(cmd)
 	return cmd
+}
+
+// cleanedOf says what the files that were deleted belonged to: jobs, versions and runs, as far as
+// they were asked for.
+func cleanedOf(got berth.CleanedStorage, kinds []string) string {
+	var of []string
+	add := func(n int64, word string, asked bool) {
+		if n > 0 || asked {
+			of = append(of, count(n, word))
+		}
+	}
+	runs := slices.Contains(kinds, berth.StorageMetrics)
+	versions := slices.ContainsFunc(kinds, func(k string) bool {
+		return k == berth.StorageCode || k == berth.StorageModels || k == berth.StorageEnvironments
+	})
+	jobs := slices.ContainsFunc(kinds, func(k string) bool {
+		return k == berth.StorageOutputs || k == berth.StorageArtifacts || k == berth.StorageLogs
+	})
+	add(got.Jobs, "job", jobs)
+	add(got.Versions, "version", versions)
+	add(got.Runs, "deleted run", runs)
+	return strings.Join(of, " and ")
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
 )
 
 // otherWords are words of other programs, with the commands of ours that do the same.
@@ -96,9 +98,9 @@ func suggestions(cmd *cobra.Command, word string) []string {
 
 // transposed is distance, with two letters that changed places counted as one.
 func transposed(a, b string) int {
-	d := distance(a, b)
+	d := berth.Distance(a, b)
 	for i := 0; i+1 < len(a); i++ {
-		d = min(d, 1+distance(a[:i]+a[i+1:i+2]+a[i:i+1]+a[i+2:], b))
+		d = min(d, 1+berth.Distance(a[:i]+a[i+1:i+2]+a[i:i+1]+a[i+2:], b))
 	}
 	return d
 }

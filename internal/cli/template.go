@@ -18,8 +18,25 @@ import (
 // azDeployment is az deployment: templates that are deployed into resource groups.
 func azDeployment(s *session) *cobra.Command {
 	d := &templates{s: s}
-	group := azGroupOf("group", "Deployments in a resource group", d.create(), d.validate(), d.show(), d.list(), d.remove())
-	return azGroupOf("deployment", "Deploy Azure Resource Manager templates", group)
+	whatIf := refusedCommand("what-if", func(cmd *cobra.Command) string {
+		return "what-if is not supported: `" + cmd.Parent().CommandPath() + " validate` checks a template and lists the resources it would make"
+	})
+	group := azGroupOf("group", "Deployments in a resource group", d.create(), d.validate(), d.show(), d.list(), d.remove(), whatIf)
+	all := []*cobra.Command{group}
+	for word, what := range map[string]string{"sub": "subscriptions", "mg": "management groups", "tenant": "tenants"} {
+		all = append(all, refusedCommand(word, func(cmd *cobra.Command) string {
+			return "there are no deployments into " + what + " here: use `" + cmd.Parent().CommandPath() + " group create`, which deploys into a resource group"
+		}))
+	}
+	return azGroupOf("deployment", "Deploy Azure Resource Manager templates", all...)
+}
+
+// refusedCommand is a command of az that is not possible here, whatever words come after it.
+func refusedCommand(word string, why func(*cobra.Command) string) *cobra.Command {
+	return &cobra.Command{
+		Use: word, Hidden: true, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return berth.Errorf(berth.Unsupported, "%s", why(cmd)) },
+	}
 }
 
 // templates makes the verbs of az deployment group. One of them runs.

@@ -31,8 +31,8 @@ func topCommand(s *session) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show what running jobs use: CPU, memory, GPU, disk",
-		Long:  "Shows what running jobs use. On a terminal it updates until Ctrl-C; elsewhere it prints once.",
+		Short: "Show what running jobs and online endpoints use: CPU, memory, GPU, disk",
+		Long:  "Shows what running jobs use, and what deployments of online endpoints do. On a terminal it updates until Ctrl-C; elsewhere it prints once.",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -57,7 +57,17 @@ func topCommand(s *session) *cobra.Command {
 				if s.format.chosen() {
 					return s.print(rows)
 				}
-				return s.printTop(rows)
+				served, err := c.ServingMetrics(ctx)
+				if err != nil {
+					return err
+				}
+				if len(rows) > 0 || len(served) == 0 {
+					if err := s.printTop(rows); err != nil || len(served) == 0 {
+						return err
+					}
+					fmt.Fprintln(s.out)
+				}
+				return s.printEndpointTop(served, nil, 0)
 			}
 			return s.liveTop(ctx, c, &m, rev, every)
 		},
@@ -195,6 +205,8 @@ func (s *session) liveTop(ctx context.Context, c *client.Client, m *samples, rev
 	defer stop()
 	tick := time.NewTicker(max(every, 100*time.Millisecond))
 	defer tick.Stop()
+	var before []berth.DeploymentMetrics
+	last := time.Now()
 	fmt.Fprint(s.out, "\x1b[?25l")
 	defer fmt.Fprint(s.out, "\x1b[?25h")
 	for {
@@ -206,13 +218,32 @@ func (s *session) liveTop(ctx context.Context, c *client.Client, m *samples, rev
 			return err
 		}
 		fmt.Fprint(s.out, "\x1b[H\x1b[2J", s.paint(s.out, dim, time.Now().Format("15:04:05")+strings.Repeat(" ", 2)+"Ctrl-C ends this, not the jobs"), "\n")
-		rows, left := fitTop(rows, s.out.height())
+		served, err := c.ServingMetrics(ctx)
+		if interrupted(ctx, err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		height := s.out.height()
+		served = served[:min(len(served), max(1, height/3))] // jobs come first
+		if len(served) > 0 {
+			height -= len(served) + 2
+		}
+		rows, left := fitTop(rows, height)
 		if err := s.printTop(rows); err != nil {
 			return err
 		}
 		if left > 0 {
 			s.hint("and %d more; `berth ps` lists all", left)
 		}
+		if len(served) > 0 {
+			fmt.Fprintln(s.out)
+			if err := s.printEndpointTop(served, before, time.Since(last)); err != nil {
+				return err
+			}
+		}
+		before, last = served, time.Now()
 		select {
 		case <-ctx.Done():
 			return nil

@@ -66,7 +66,7 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"loss 0.", "is whole", "Delegate=yes"} {
+	for _, want := range []string{"loss 0.", "metric loss", "param rate", "is whole", "Delegate=yes"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}

@@ -69,7 +69,7 @@ func (r *bareRun) uploadCode(ctx context.Context, c *client.Client, dir string) 
 
 // confirmLarge asks a person about a large folder, and tells others.
 func (s *session) confirmLarge(dir string, files int, bytes int64) error {
-	what := fmt.Sprintf("%s holds %d files, %s", dir, files, size(bytes))
+	what := fmt.Sprintf("%s holds %d %s, %s", dir, files, plural(files, "file"), size(bytes))
 	if !s.err.tty || !term.IsTerminal(int(os.Stdin.Fd())) {
 		s.say("uploading %s; name what should stay here in .amlignore", what)
 		return nil

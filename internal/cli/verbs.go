@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,7 +83,13 @@ func showVerb(s *session, n noun) *cobra.Command {
 		if n.word == "job" && !s.format.chosen() {
 			defer s.warnOfJob(ctx, c, t.name)
 		}
-		return s.print(s.entity(n, d))
+		out := s.entity(n, d)
+		if n.word == "model" && !s.format.az {
+			if err := addRegistered(ctx, c, d, out); err != nil {
+				return err
+			}
+		}
+		return s.print(out)
 	})
 	switch n.word {
 	case "job":
@@ -91,6 +98,32 @@ func showVerb(s *session, n noun) *cobra.Command {
 		secrets = secretsFlag(cmd)
 	}
 	return cmd
+}
+
+// addRegistered adds what only MLflow's registry says of a version of a model: its aliases and its
+// stage there.
+func addRegistered(ctx context.Context, c *client.Client, d client.Document, out map[string]any) error {
+	ref, err := berth.ParseRef(d.ID(), "models")
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.Atoi(ref.Version); err != nil {
+		return nil //nolint:nilerr // the registry has numbers only
+	}
+	v, err := c.ModelVersion(ctx, ref.Name, ref.Version)
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(v.Aliases) > 0 {
+		out["aliases"] = v.Aliases
+	}
+	if stage := v.StageName(); stage != "" {
+		out["mlflow_stage"] = stage
+	}
+	return nil
 }
 
 func secretsFlag(cmd *cobra.Command) *bool {

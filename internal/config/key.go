@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/berthml/berth"
 )
 
 // unknownKey is what the decoder says of a key that there is none of.
@@ -41,7 +43,7 @@ func plainly(err error) string {
 			of = reflect.TypeFor[Allow]()
 		}
 		out := "unknown key " + m[1]
-		if near := nearest(m[1], keys(of)); near != "" {
+		if near := berth.Nearest(m[1], keys(of)); near != "" {
 			out += "; did you mean " + near + "?"
 		}
 		return out
@@ -56,36 +58,4 @@ func keys(of reflect.Type) (out []string) {
 		}
 	}
 	return out
-}
-
-// nearest is the word that one most likely stands for: at most a third of its letters are wrong,
-// missing or too many.
-func nearest(word string, words []string) (best string) {
-	least := max(1, len(word)/3) + 1
-	for _, w := range words {
-		if d := distance(word, w); d < least {
-			best, least = w, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters have to be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range a {
-		left, corner := i+1, row[0]
-		row[0] = left
-		for j := range b {
-			d := corner
-			if a[i] != b[j] {
-				d = 1 + min(corner, left, row[j+1])
-			}
-			corner, row[j+1], left = row[j+1], d, d
-		}
-	}
-	return row[len(b)]
 }

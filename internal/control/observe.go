@@ -16,8 +16,8 @@ import (
 // finds what cannot report.
 const observeEvery = 5 * time.Second
 
-// patience is how many observations a task may be missing from, or how many its target may call it
-// done without a report, before that is taken for the truth.
+// patience is how many observations in a row may miss a task, or may call it done while its last
+// report has not arrived, before it counts as ended.
 const patience = 3
 
 // observeMany is how many tasks can be observed in that time at no visible cost. With more tasks
@@ -264,7 +264,7 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 			continue
 		}
 		missed = true
-		if p.missing++; p.missing < patience {
+		if p.missing++; p.missing < patience && !(ok && o.Final) {
 			continue
 		}
 		exit := &berth.Exit{Code: -1, Cause: "lost", Reason: "the task disappeared from " + p.task.Compute + " without a report of how it ended"}
@@ -281,9 +281,23 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 
 // noteQueued writes down why tasks wait in a queue of their target's own.
 func (c *Control) noteQueued(ctx context.Context, queued map[*placement]string) {
+	why := make(map[berth.TaskID]string, len(queued))
+	for p, reason := range queued {
+		why[p.task.ID] = reason
+	}
+	if !c.noteWaiting(ctx, why) {
+		return
+	}
+	for p, why := range queued {
+		p.queued = why
+	}
+}
+
+// noteWaiting writes down why tasks that were placed have not begun. It says whether it could.
+func (c *Control) noteWaiting(ctx context.Context, all map[berth.TaskID]string) bool {
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		for p, why := range queued {
-			t, err := tx.Task(p.task.ID)
+		for id, why := range all {
+			t, err := tx.Task(id)
 			if err != nil {
 				return err
 			}
@@ -302,11 +316,8 @@ func (c *Control) noteQueued(ctx context.Context, queued map[*placement]string) 
 		}
 		return nil
 	})
-	if err != nil {
-		c.o.Log.Warn("why tasks wait was not written down", "tasks", len(queued), "err", err)
-		return
+	if err != nil && ctx.Err() == nil {
+		c.o.Log.Warn("why tasks wait was not written down", "tasks", len(all), "err", err)
 	}
-	for p, why := range queued {
-		p.queued = why
-	}
+	return err == nil
 }

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,5 +29,42 @@ func TestLostAmongMany(t *testing.T) {
 		if took := time.Since(began); took > 26*time.Second {
 			t.Errorf("found out after %v", took)
 		}
+	})
+}
+
+// TestEndWithoutReport: a task that has ended without a report ends as its target says: at once
+// where no report can come any more, otherwise after it was seen so for a while.
+func TestEndWithoutReport(t *testing.T) {
+	for command, most := range map[string]time.Duration{"final": 5 * time.Second, "silent": 15 * time.Second} {
+		t.Run(command, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := build(t, 4)
+				began := time.Now()
+				p.submit("good", command+"; sleep 1")
+				p.submit("bad", command+"; sleep 1; exit 3")
+				p.until("good", berth.Completed)
+				if st := p.until("bad", berth.Failed); st.Reason == "" {
+					t.Error("there is no reason")
+				}
+				if took := time.Since(began); took > most+time.Second {
+					t.Errorf("ended after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestWhyNotStarted: a task whose target does not take it says why, and runs once it is taken.
+func TestWhyNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 4)
+		p.driver.Break("start", berth.Errorf(berth.Unavailable, "no space left on device"))
+		p.submit("full", "sleep 1")
+		p.settle("the reason", func() bool {
+			tasks := p.tasks("full")
+			return len(tasks) == 1 && strings.Contains(tasks[0].Why, "no space left on device")
+		})
+		p.driver.Break("start", nil)
+		p.until("full", berth.Completed)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/target"
 )
@@ -139,6 +140,9 @@ func (cy *cycle) beginStep(j *jobWork, node string) error {
 	p.Job, p.Status, p.Began, p.Reserved = d.Name, berth.NotStarted, cy.now, 0
 	j.children[node] = kind.Child{Status: berth.NotStarted}
 	if err := cy.tx.Insert(d); err != nil {
+		return err
+	}
+	if err := space.NoteTags(cy.tx, d); err != nil {
 		return err
 	}
 	cy.tx.Emit(berth.Event{

@@ -87,6 +87,9 @@ func anyOver(ps []*placement) bool {
 // there.
 const unsentTime = 5 * time.Second
 
+// sayTime is how long a target may not take a task before the task says why.
+const sayTime = 2 * time.Second
+
 // startAgain reports whether tasks are to be started again after an error. It ends those that are
 // not.
 func (c *Control) startAgain(ctx context.Context, all []taskStart, onNode bool, waited time.Duration, err error) bool {
@@ -97,8 +100,13 @@ func (c *Control) startAgain(ctx context.Context, all []taskStart, onNode bool, 
 		exit.Cause, exit.Reason = "evicted", unsent.Err.Error()
 	case code == berth.Unavailable || code == berth.Internal:
 		c.o.Log.Warn("task not started yet", "task", all[0].task.ID, "err", err)
+		why := make(map[berth.TaskID]string, len(all))
 		for i := range all {
 			all[i].sent = all[i].sent || !isUnsent
+			why[all[i].task.ID] = "it could not be started yet: " + err.Error()
+		}
+		if waited >= sayTime {
+			c.noteWaiting(ctx, why)
 		}
 		return true
 	case code == berth.NotFound && onNode:

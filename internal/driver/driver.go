@@ -89,6 +89,8 @@ type Observed struct {
 	// Exit is set once State is TaskDone. It is what the target knows; the runner's own report
 	// knows more.
 	Exit *berth.Exit
+	// Final says that the runner has ended too: no report about the task can still arrive.
+	Final bool
 }
 
 // Info says what a target can do.
@@ -113,7 +115,7 @@ type Info struct {
 	// compute's document says.
 	MaxNodes int
 	// The optional interfaces that work on this target.
-	Watches, Scales, Dials, Execs, Logs, Gangs bool
+	Watches, Scales, Dials, Execs, Logs, Gangs, Turns bool
 	// Warnings are what a user of the target should know, each one sentence.
 	Warnings []string
 }
@@ -220,6 +222,17 @@ type Ganger interface {
 	// stopped, was lost or failed, the target may end the others, whose exit then has that cause or
 	// the cause "peer". As long as one task runs, Remove of another may be Conflict.
 	StartGang(ctx context.Context, all []berth.Launch) ([]Handle, error)
+}
+
+// A Turner starts a runner for each task of an array, and each of them may run tasks of the others
+// too that have not begun: a task that takes milliseconds costs far less than a runner.
+type Turner interface {
+	// Turn gives a runner its next task, its own first, for as long as it may take another. A task
+	// is given to one runner only, also when the server ends at any time, and a question that is
+	// asked again gets the same answer. A task that was stopped is not given, and a runner whose
+	// own or last task was stopped, or whose own another has, gets none. id is the task that the
+	// runner was started for: Denied when that is not the array's task of the runner's number.
+	Turn(ctx context.Context, id berth.TaskID, t berth.Turn) (berth.TurnAnswer, error)
 }
 
 // NodeSpec describes a requested node.

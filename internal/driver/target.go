@@ -76,6 +76,15 @@ func (t *Target) StartGang(ctx context.Context, all []berth.Launch) (hs []Handle
 	return hs, err
 }
 
+// Turn is [Turner.Turn], or Unsupported. The runner asks again itself.
+func (t *Target) Turn(ctx context.Context, id berth.TaskID, ask berth.Turn) (berth.TurnAnswer, error) {
+	if d, ok := t.d.(Turner); ok {
+		answer, err := d.Turn(ctx, id, ask)
+		return answer, t.wrap("turn", err)
+	}
+	return berth.TurnAnswer{Task: berth.NoTurn}, t.cannot("give runners several tasks")
+}
+
 // Observe is [Driver.Observe].
 func (t *Target) Observe(ctx context.Context) (all []Observed, err error) {
 	err = t.do(ctx, "observe", "", func(ctx context.Context) error {

@@ -175,3 +175,22 @@ func timeIn(t reflect.Type) string {
 	}
 	return ""
 }
+
+// TestTurn: what a runner is told names the compute where it is an error, which keeps its code.
+func TestTurn(t *testing.T) {
+	tg := driver.NewTarget("gpu", fake.New(fake.Options{Turns: "all"}), nil)
+	defer tg.Close()
+	if _, err := tg.Start(t.Context(), berth.Launch{Task: "a.1", Command: "forever"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := tg.Turn(t.Context(), "a.1", berth.Turn{Array: "all"}); err != nil || got.Task != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := tg.Turn(t.Context(), "b.1", berth.Turn{Array: "all"}); berth.CodeOf(err) != berth.Denied || !strings.Contains(err.Error(), "compute gpu") {
+		t.Errorf("for another task: %v", err)
+	}
+	got, err := driver.NewTarget("gpu", stuck{}, nil).Turn(t.Context(), "a.1", berth.Turn{Array: "all"})
+	if berth.CodeOf(err) != berth.Unsupported || got.Task != berth.NoTurn {
+		t.Errorf("of a target whose runners have one task: %+v, %v", got, err)
+	}
+}

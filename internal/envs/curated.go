@@ -219,29 +219,9 @@ func NearestCurated(name string) string {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		if d := distance(key, n); d < least || d == least && best != "" { // the newest of several
+		if d := berth.Distance(key, n); d < least || d == least && best != "" { // the newest of several
 			best, least = n, d
 		}
 	}
 	return best
-}
-
-// distance is how many characters have to be put in, taken out or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			before, row[j+1] = row[j+1], min(before+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

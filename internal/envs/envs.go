@@ -221,7 +221,7 @@ func (c *Cache) packages(ctx context.Context, e berth.LaunchEnv, progress, warn 
 }
 
 func name(e berth.LaunchEnv) string {
-	if e.Name == "" {
+	if e.Name == "" || strings.HasPrefix(e.Name, "CliV2AnonymousEnvironment") {
 		return "of the job"
 	}
 	return e.Name

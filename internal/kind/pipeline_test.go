@@ -382,11 +382,16 @@ func TestPipelineRefusals(t *testing.T) {
 	in := func(component, name, text string) object {
 		return object{"componentId": component, "inputs": object{name: lit(text)}}
 	}
+	many := object{}
+	for i := range 1001 {
+		many[fmt.Sprint("s", i)] = a
+	}
 	for _, c := range []struct {
 		jobs object
 		want string
 		code berth.Code
 	}{
+		{many, "1000 steps in all", berth.Limit},
 		{object{}, "properties.jobs is empty", berth.Invalid},
 		{object{"s": object{"type": "sweep", "trial": object{}}}, "step s is of type sweep, which is not supported", berth.Unsupported},
 		{object{"s": object{"type": "if_else"}}, "step s is of type if_else", berth.Unsupported},

@@ -342,29 +342,40 @@ func Version(tx *store.Tx, ws berth.Workspace, collection string, ref berth.Ref)
 	if ref.Version != "" {
 		d, err := tx.Get(ws.Key(), collection+"/versions", ref.Name, ref.Version)
 		if berth.CodeOf(err) == berth.NotFound {
-			err = berth.Missingf("there is no %s %s:%s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, ref.Version, lists(collection))
+			err = notThere(tx, ws, collection, ref.Name, ref.Name+":"+ref.Version)
 		}
 		return d, err
 	}
-	if ref.Label != "" && !strings.EqualFold(ref.Label, "latest") && !strings.EqualFold(ref.Label, "default") {
-		return nil, berth.Errorf(berth.Invalid, "%s@%s: the labels are latest and default", ref.Name, ref.Label)
-	}
-	docs, err := tx.List(store.Query{Workspace: ws.Key(), Kind: collection + "/versions", Name: ref.Name, Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	if len(docs) == 0 {
-		return nil, berth.Missingf("there is no %s %s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, lists(collection))
-	}
-	return docs[0], nil
+	return Labelled(tx, ws, collection, ref.Name, ref.Label)
 }
 
-// lists is the command that shows what there is, where there is one.
-func lists(collection string) string {
+// notThere is the error for an asset that is not there, which was called title; it names the one
+// that was probably meant.
+func notThere(tx *store.Tx, ws berth.Workspace, collection, name, title string) error {
+	noun := strings.TrimSuffix(collection, "s")
 	if collection == "codes" {
-		return ""
+		return berth.Missingf("there is no %s %s in this workspace", noun, title)
 	}
-	return fmt.Sprintf("; `berth %s list` shows what there is", strings.TrimSuffix(collection, "s"))
+	list := fmt.Sprintf("`berth %s list` shows what there is", noun)
+	versions, err := tx.List(store.Query{Workspace: ws.Key(), Kind: collection + "/versions", Name: name, Limit: 1, NoBody: true})
+	if err != nil {
+		return err
+	}
+	if len(versions) > 0 {
+		return berth.Missingf("there is no %s %s in this workspace; its newest version is %s; %s", noun, title, versions[0].Version, list)
+	}
+	all, err := tx.List(store.Query{Workspace: ws.Key(), Kind: collection, NoBody: true})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Name)
+	}
+	if near := berth.Nearest(name, names); near != "" {
+		return berth.Missingf("there is no %s %s in this workspace; did you mean %s? %s", noun, title, near, list)
+	}
+	return berth.Missingf("there is no %s %s in this workspace; %s", noun, title, list)
 }
 
 // Component finds the component a step of a pipeline names.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/berthml/berth"
 )
@@ -23,7 +24,7 @@ const (
 	maxPages    = 100_000   // of a list
 	maxEmpty    = 100       // pages without anything, one after the other
 	maxName     = 8 << 10   // bytes of an id, a name or a path
-	maxUnlisted = 64 << 30  // bytes of a file that is listed without a size
+	maxUnlisted = 8 << 30   // bytes of a file that is listed without a size
 	// progress is how many bytes of a file have to come in the time that a server has for an
 	// answer.
 	progress = 1 << 20
@@ -61,6 +62,14 @@ func checkName(name string) error {
 		return berth.Errorf(berth.Invalid, "its id, name or path has %d bytes; at most %d are imported: rename it there, or copy it by hand", len(name), maxName)
 	}
 	return nil
+}
+
+// checkPath refuses the path of a file that programs would misread, which list files by lines.
+func checkPath(path string) error {
+	if strings.ContainsFunc(path, unicode.IsControl) {
+		return berth.Errorf(berth.Invalid, "its path has control characters, such as ends of lines: rename it there")
+	}
+	return checkName(path)
 }
 
 // pages watches over the pages of a list.

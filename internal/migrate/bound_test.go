@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -106,5 +107,20 @@ func TestElements(t *testing.T) {
 		if got := elements([]byte(text)); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestUnlistedSizeIsBounded: a file that is listed without a size ends somewhere.
+func TestUnlistedSizeIsBounded(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	from := &body{s: &server{patience: Patience}, ctx: ctx, end: end, from: io.NopCloser(strings.NewReader("xy")), what: "the file f", left: Patience}
+	f := &remoteFile{body: from, name: "f", size: unlisted, n: maxUnlisted - 1}
+	one := make([]byte, 1)
+	if n, err := f.Read(one); n != 1 || err != nil {
+		t.Errorf("the last byte: %d, %v", n, err)
+	}
+	if _, err := f.Read(one); berth.CodeOf(err) != berth.Invalid || !leaves(err) || !strings.Contains(err.Error(), "more than 8 GiB, and the MLflow server lists no size") {
+		t.Errorf("one more: %v", err)
 	}
 }

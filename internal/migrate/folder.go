@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -363,7 +364,7 @@ func valueOf(text string) (any, error) {
 
 func (f *folder) Files(_ context.Context, of Owner) (out []File, err error) {
 	err = f.files(of.folder, func(name string, size int64, err error) error {
-		out = append(out, File{Path: name, Size: size, Err: err})
+		out = append(out, File{Path: name, Size: size, Err: cmp.Or(err, checkPath(name))})
 		return nil
 	})
 	return out, err

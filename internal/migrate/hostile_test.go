@@ -228,3 +228,24 @@ func TestSizesOfFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestControlCharactersInPaths: a file whose path has the end of a line is left behind, with its
+// path in escapes, and the others are imported.
+func TestControlCharactersInPaths(t *testing.T) {
+	n, err := hostile(t, migrate.Patience, map[string]http.HandlerFunc{
+		"artifacts/list": func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Query().Get("path") {
+			case "":
+				says(obj{"files": []obj{
+					{"path": "f", "file_size": 1}, {"path": "a\nb", "file_size": 1}, {"path": "a\rb", "file_size": 1}, {"path": "d\r\n", "is_dir": true},
+				}})(w, r)
+			default:
+				says(obj{"files": []obj{{"path": "d\r\n/g", "file_size": 1}}})(w, r)
+			}
+		},
+		"get-artifact": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") },
+	})
+	if err != nil || n.Files != 1 || len(n.NotImported) != 3 || !strings.Contains(n.NotImported[0], "its path has control characters, such as ends of lines: rename it there") {
+		t.Errorf("%v, %d files, not imported: %q", err, n.Files, n.NotImported)
+	}
+}

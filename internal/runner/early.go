@@ -94,21 +94,38 @@ func (t *task) checkEarly(ctx context.Context, key string) (wrong string, err er
 }
 
 // judge waits for the end of the check and corrects the exit of a command that read an altered
-// input, unless it was asked to end.
+// input, or one that was deleted under it, unless it was asked to end.
 func (t *task) judge(ctx context.Context, exit *berth.Exit, i *inspection) *berth.Exit {
-	if i == nil {
-		return exit
+	wrong, cause := "", causeAltered
+	if i != nil {
+		<-i.done
+		if wrong = i.wrong; wrong == "" && i.err != nil {
+			wrong = "an input was not checked: " + i.err.Error()
+		}
 	}
-	<-i.done
-	wrong := i.wrong
-	if wrong == "" && i.err != nil {
-		wrong = "an input was not checked: " + i.err.Error()
+	if wrong == "" {
+		if wrong = t.lost(); t.l.Attempt > 1 || t.l.Checked {
+			cause = "staging" // it is not run for ever, and mini-batches are not done again
+		}
 	}
 	if wrong == "" || ctx.Err() != nil || t.stop != nil && t.stop.Cause != causeAltered {
 		return exit
 	}
 	t.warn(wrong)
-	return &berth.Exit{Code: -1, Cause: causeAltered, Reason: wrong}
+	return &berth.Exit{Code: -1, Cause: cause, Reason: wrong}
+}
+
+// lost says what became of the cached folders that the command read, where they are not as they
+// were.
+func (t *task) lost() string {
+	for _, x := range t.trees {
+		if x.asIs {
+			if why := x.use.Lost(); why != "" {
+				return x.what + ": " + why
+			}
+		}
+	}
+	return ""
 }
 
 // close ends the check of a task that is let go of.

@@ -112,6 +112,40 @@ func TestSecondAttemptChecksFirst(t *testing.T) {
 	}
 }
 
+// TestCacheDeletedUnderCommand: a command whose input, or whose code, was deleted from the cache
+// while it ran may have seen a part of it, and is run again whatever it said; a second time it
+// fails. Who reads a copy is not concerned, and neither is who is told to stop.
+func TestCacheDeletedUnderCommand(t *testing.T) {
+	const said = "was deleted or discarded on the node while the command ran"
+	for mode, want := range map[string]string{"ReadOnlyMount": "evicted", "Download": ""} {
+		for _, what := range []string{"", "/trees/*/files/a"} {
+			e := newEarly(t)
+			remove := "rm -rf " + e.dir + what
+			b := e.bench(remove + "; cat ${{inputs.d}}/* | wc -c")
+			in := b.launch.Inputs["d"]
+			in.Mode = mode
+			b.launch.Inputs["d"] = in
+			exit := b.run()
+			if want == "" && !exit.OK() || exit.Cause != want || want != "" && what == "" && !strings.Contains(exit.Reason, "input d: the cached folder "+said) {
+				t.Errorf("%s, %s: exit %+v", mode, remove, exit)
+			}
+			if want != "" && !strings.Contains(b.warnings(), "input d") {
+				t.Errorf("%s: warnings %s", remove, b.warnings())
+			}
+			next := e.bench("cat ${{inputs.d}}/a")
+			next.launch.Task, next.launch.Attempt = "job.2", 2
+			if exit := next.run(); !exit.OK() || next.log() != "a" {
+				t.Errorf("the next attempt: exit %+v, log %s", exit, next.log())
+			}
+			again := e.bench("rm -rf " + e.dir + " # ${{inputs.d}}")
+			again.launch.Task, again.launch.Attempt = "job.3", 2
+			if exit := again.run(); exit.Cause != "staging" || !strings.Contains(exit.Reason, said) {
+				t.Errorf("a second attempt: exit %+v", exit)
+			}
+		}
+	}
+}
+
 // TestCheckedInput: where a launch says so, the first attempt does not read an input before it was
 // checked.
 func TestCheckedInput(t *testing.T) {

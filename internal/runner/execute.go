@@ -258,9 +258,9 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 			exit.Reason = fmt.Sprintf("the command needed more memory than its limit of %d MiB, and the kernel ended a process of it", t.l.Memory>>20)
 		}
 	}
-	if exit.Code != 0 && exit.Reason == failed(exit.Code) && !t.grouped() {
-		if line := group.LastError(t.logPath()); line != "" {
-			exit.Reason += ": " + line
+	if exit.Code != 0 && strings.HasPrefix(exit.Reason, failed(exit.Code)) && !t.grouped() {
+		if line := group.LastError(t.logPath(), exit.Code); line != "" {
+			exit.Reason = failed(exit.Code) + ": " + line
 		}
 	}
 	if t.stop != nil {

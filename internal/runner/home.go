@@ -98,6 +98,24 @@ func (h *HTTPHome) AppendLog(ctx context.Context, t Task, name string, offset in
 	return answer.Size, err
 }
 
+// Turn asks for the next task of an array. t is the task that the runner was started for.
+func (h *HTTPHome) Turn(ctx context.Context, t Task, ask berth.Turn) (int, error) {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return berth.NoTurn, err
+	}
+	const unsaid = berth.NoTurn - 1
+	answer := berth.TurnAnswer{Task: unsaid}
+	err = h.post(ctx, "/runner/v1/tasks/"+url.PathEscape(string(t.ID))+"/turn", "application/json", t.Token, body, &answer)
+	if err == nil && answer.Task <= unsaid {
+		err = berth.Errorf(berth.Unavailable, "the server did not say which task is next")
+	}
+	if err != nil {
+		return berth.NoTurn, err
+	}
+	return answer.Task, nil
+}
+
 // SignStorage is [Home.SignStorage].
 func (h *HTTPHome) SignStorage(ctx context.Context, t Task, grant string, rs []berth.OutsideRequest) ([]string, error) {
 	body, err := json.Marshal(map[string]any{"grant": grant, "requests": rs})

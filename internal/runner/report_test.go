@@ -386,3 +386,39 @@ func TestHomeErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTurn: the next task is what the server says, and an answer that does not say it is none.
+func TestTurn(t *testing.T) {
+	var answer string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); r.URL.Path != "/runner/v1/tasks/a.1/turn" || string(b) != `{"array":"x","runner":2}` || r.Header.Get("Authorization") != "Bearer secret" {
+			t.Errorf("%s %s, %v", r.URL.Path, b, r.Header)
+		}
+		io.WriteString(w, answer)
+	}))
+	defer srv.Close()
+	h, err := runner.NewHTTPHome(srv.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, tt := range []struct {
+		answer string
+		want   int
+		code   berth.Code
+	}{
+		{`{"task":0}`, 0, ""},
+		{`{"task":7}`, 7, ""},
+		{`{"task":-1}`, berth.NoTurn, ""},
+		{`{}`, berth.NoTurn, berth.Unavailable},
+		{`{"task":null}`, berth.NoTurn, berth.Unavailable},
+		{`{"task":-5}`, berth.NoTurn, berth.Unavailable},
+		{`<html>`, berth.NoTurn, berth.Unavailable},
+	} {
+		answer = tt.answer
+		got, err := h.Turn(t.Context(), runner.Task{ID: "a.1", Token: "secret"}, berth.Turn{Array: "x", Runner: 2})
+		if got != tt.want || berth.CodeOf(err) != tt.code {
+			t.Errorf("%s: %d, %v", tt.answer, got, err)
+		}
+	}
+}

@@ -138,8 +138,8 @@ func TestExits(t *testing.T) {
 		{"/bin/true", berth.Exit{}},
 		{"/bin/false", berth.Exit{Code: 1, Reason: "the command ended with exit code 1"}},
 		{"exit 42", berth.Exit{Code: 42, Reason: "the command ended with exit code 42"}},
-		{"no-such-program --x", berth.Exit{Code: 127, Reason: "the command ended with exit code 127: a program it names was not found, see the end of its log"}},
-		{"./outputs", berth.Exit{Code: 126, Reason: "the command ended with exit code 126: a program it names could not be executed, see the end of its log"}},
+		{"no-such-program --x", berth.Exit{Code: 127, Reason: "the command ended with exit code 127: no-such-program: command not found"}},
+		{"./outputs", berth.Exit{Code: 126, Reason: "the command ended with exit code 126: ./outputs: Is a directory"}},
 		{"kill -SEGV $$", berth.Exit{Code: 139, Signal: "SIGSEGV", Reason: "the command was ended by SIGSEGV"}},
 		{"echo ${{inputs.x}}", berth.Exit{Code: -1, Cause: "command", Reason: `${{inputs.x}} is not bound: the job has no input "x"`}},
 	} {

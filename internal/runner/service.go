@@ -230,7 +230,8 @@ func serviceEnd(dir, kind string) string {
 		return p[0] + " is not in the environment: " + p[1]
 	}
 	why := "it ended with exit code " + code
-	if line := group.LastError(filepath.Join(dir, "log")); line != "" {
+	n, _ := strconv.Atoi(code) // what is no number is no code that is known
+	if line := group.LastError(filepath.Join(dir, "log"), n); line != "" {
 		why += ": " + line
 	}
 	return why

@@ -68,6 +68,9 @@ func (t *task) stage(ctx context.Context) error {
 			if in.URL != "" || in.URI != "" {
 				t.paths[name] = value
 			}
+			if fetch && berth.WritesInput(in.Mode) {
+				t.warn("input " + name + ": mode rw_mount gives the command a copy of its own; what it changes there is not written back. Write to an output")
+			}
 			if fetch {
 				fetches = append(fetches, func(ctx context.Context) error {
 					there, err := t.bringInput(ctx, client, name, in)

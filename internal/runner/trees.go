@@ -25,6 +25,7 @@ type tree struct {
 	use   *cache.Use
 	to    string // its folder in the task's directory
 	write bool   // the task may write to it
+	asIs  bool   // the command reads the cached folder itself, and not a copy
 	how   string // how it got there, for people
 }
 
@@ -156,7 +157,7 @@ func (t *task) place(ctx context.Context, env *envs.Env) error {
 		case why == "" && x.mountable():
 			mounted = append(mounted, x)
 		case !x.write && boxed:
-			x.how = "the node's cache itself, mounted read-only"
+			x.how, x.asIs = "the node's cache itself, mounted read-only", true
 			if err = os.MkdirAll(x.to, 0o700); err == nil {
 				err = t.note(treesFile, x.use.Key)
 			}
@@ -184,6 +185,9 @@ func (t *task) place(ctx context.Context, env *envs.Env) error {
 		more = func() error { return errors.Join(overlayEnv(env.Dir, t.o.Dir), t.mountStreams()) }
 	}
 	if t.room, err = mountAll(t.o.Dir, mounted, more); err == nil {
+		for _, x := range mounted {
+			x.asIs = true
+		}
 		return nil
 	}
 	t.o.Log.Info("folders are copied for tasks: they cannot be mounted", "err", err)
@@ -274,7 +278,7 @@ func (x *tree) link() error {
 	if err := os.MkdirAll(filepath.Dir(x.to), 0o700); err != nil {
 		return err
 	}
-	x.how = "the node's cache itself, write-protected by its permissions"
+	x.how, x.asIs = "the node's cache itself, write-protected by its permissions", true
 	err := os.Symlink(x.use.Dir, x.to)
 	if errors.Is(err, fs.ErrExist) {
 		if err = os.Remove(x.to); err == nil {

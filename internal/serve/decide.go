@@ -23,13 +23,14 @@ type situation struct {
 
 // jobView is what is known of the job of a replica.
 type jobView struct {
-	exists    bool
-	status    berth.JobStatus
-	reason    string
-	started   time.Time // when its process began
-	addresses []string  // of its workers, once all of them answer
-	idle      bool      // nobody waits for an answer of it
-	tail      string    // last lines of its log, of one that has ended
+	exists     bool
+	status     berth.JobStatus
+	reason     string
+	started    time.Time // when its process began
+	addresses  []string  // of its workers, once all of them answer
+	idle       bool      // nobody waits for an answer of it, as far as this server knows
+	onlyServer bool      // no other server knows more
+	tail       string    // last lines of its log, of one that has ended
 }
 
 // decision is what to do.
@@ -121,13 +122,21 @@ func (d *decision) look(s situation, r berth.Replica, target *berth.Revision) {
 
 // drain ends a replica once nobody waits for it.
 func (d *decision) drain(s situation, r berth.Replica, j jobView) {
-	if j.idle && s.now.Sub(r.Since) > settleTime || s.now.Sub(r.Since) > s.timeout+settleTime {
+	since := s.now.Sub(r.Since)
+	known := since > settleTime && (j.onlyServer || since > s.timeout+settleTime)
+	if j.idle && known || since > max(drainTime, s.timeout+settleTime) {
 		d.stop[r.Job] = "its deployment needs it no longer"
 		return
 	}
-	d.soon(100 * time.Millisecond)
+	d.soon(min(max(100*time.Millisecond, since/10), 2*time.Second))
 	d.state.Replicas = append(d.state.Replicas, r)
 }
+
+// drainTime is the longest time that a replica keeps running for answers that have not ended. The
+// timeout of a deployment limits only the time until the first byte of an answer; a stream may go
+// on for longer. Where other servers may have sent requests to the replica, that timeout is all
+// they get, since this server does not see them.
+const drainTime = 10 * time.Minute
 
 // settleTime is how long a server may take to notice that a replica gets no more requests.
 const settleTime = time.Second

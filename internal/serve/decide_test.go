@@ -81,10 +81,16 @@ func TestDecideRollout(t *testing.T) {
 	s.jobs["a"] = jobView{exists: true, status: berth.Running, idle: false}
 	s.now = noon.Add(2 * time.Second)
 	check(t, decide(s), berth.DeploymentSucceeded, "a draining, n ready")
-	s.jobs["a"] = jobView{exists: true, status: berth.Running, idle: true}
+	s.jobs["a"] = jobView{exists: true, status: berth.Running, idle: true, onlyServer: true}
 	check(t, decide(s), berth.DeploymentSucceeded, "n ready, stop a")
-	s.jobs["a"] = jobView{exists: true, status: berth.Running, idle: false}
-	s.now = noon.Add(time.Minute) // a request that does not end holds nothing up
+	s.jobs["a"] = jobView{exists: true, status: berth.Running, idle: true} // another server may have sent it a request
+	check(t, decide(s), berth.DeploymentSucceeded, "a draining, n ready")
+	s.now = noon.Add(7 * time.Second) // to which it had to begin an answer by now
+	check(t, decide(s), berth.DeploymentSucceeded, "n ready, stop a")
+	s.jobs["a"] = jobView{exists: true, status: berth.Running, onlyServer: true}
+	s.now = noon.Add(time.Minute) // a stream goes on
+	check(t, decide(s), berth.DeploymentSucceeded, "a draining, n ready")
+	s.now = noon.Add(11 * time.Minute) // but not for ever
 	check(t, decide(s), berth.DeploymentSucceeded, "n ready, stop a")
 }
 

@@ -334,12 +334,13 @@ func (k *keeper) end(ctx context.Context) (time.Duration, error) {
 	}
 	var ready []string
 	left := 0
+	onlyServer := k.l.o.OnlyServer(ctx)
 	err := k.l.o.DB.View(ctx, func(tx *store.Tx) error {
 		jobs, err := replicaJobs(tx, k.key.workspace)
 		for _, j := range jobs {
 			switch {
 			case j.of != k.key || j.doc.Status == string(berth.CancelRequested):
-			case k.l.o.Idle(j.doc.Name) || time.Since(k.since) > endTime:
+			case onlyServer && k.l.o.Idle(j.doc.Name) || time.Since(k.since) > endTime:
 				ready = append(ready, j.doc.Name)
 			default:
 				left++

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
@@ -28,12 +29,16 @@ const workerLine = "berth-worker: "
 // observe looks at the jobs of the replicas, and asks those that start whether they are ready.
 func (k *keeper) observe(ctx context.Context, v *view) map[string]jobView {
 	seen := map[string]jobView{}
+	onlyServer := sync.OnceValue(func() bool { return k.l.o.OnlyServer(ctx) })
 	for _, r := range v.state.Replicas {
 		d := v.jobs[r.Job]
 		if d == nil {
 			continue
 		}
-		j := jobView{exists: true, status: berth.JobStatus(d.Status), idle: k.l.o.Idle(r.Job)}
+		j := jobView{exists: true, status: berth.JobStatus(d.Status)}
+		if r.State == berth.ReplicaDraining {
+			j.idle, j.onlyServer = k.l.o.Idle(r.Job), onlyServer()
+		}
 		st, err := job.State(d)
 		if err != nil {
 			j.reason = err.Error()

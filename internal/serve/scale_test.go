@@ -88,3 +88,20 @@ func TestScalerHears(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestConcurrency: workers of ours are processes, requests of a server of the user's own are not.
+func TestConcurrency(t *testing.T) {
+	const command = `"properties":{"berth.command":"serve"},`
+	for doc, good := range map[string]bool{
+		`{"properties":{"requestSettings":{"maxConcurrentRequestsPerInstance":64}}}`:                  true,
+		`{"properties":{"requestSettings":{"maxConcurrentRequestsPerInstance":65}}}`:                  false,
+		`{"properties":{"environmentVariables":{"WORKER_COUNT":"65"}}}`:                               false,
+		`{"properties":{` + command + `"requestSettings":{"maxConcurrentRequestsPerInstance":512}}}`:  true,
+		`{"properties":{` + command + `"requestSettings":{"maxConcurrentRequestsPerInstance":1025}}}`: false,
+		`{"properties":{` + command + `"requestSettings":{"maxConcurrentRequestsPerInstance":0}}}`:    false,
+	} {
+		if _, err := ParseSpec([]byte(doc)); (err == nil) != good {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+}

@@ -38,8 +38,10 @@ type Options struct {
 	NoLocal  bool
 	// Secret is what a replica and the server share; job names the replica.
 	Secret func(job string) string
-	// Idle says whether nobody waits for an answer of the replica that is this job.
-	Idle func(job string) bool
+	// Idle says whether nobody waits for an answer of the replica that is this job, as far as this
+	// server knows, and OnlyServer whether no other server runs that could know better.
+	Idle       func(job string) bool
+	OnlyServer func(ctx context.Context) bool
 	// Reach connects to replicas that are not on this machine.
 	Reach Reach
 	// Load is what was counted of the requests for a deployment.

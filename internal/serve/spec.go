@@ -32,7 +32,8 @@ const Experiment = "online-endpoints"
 // Limits of what a deployment may ask for.
 const (
 	maxInstances  = 100
-	maxWorkers    = 64
+	maxWorkers    = 64   // which are processes
+	maxConcurrent = 1024 // requests that a server of the user's own has at once
 	maxTimeout    = 30 * time.Minute
 	maxProbeCount = 1000
 )
@@ -128,12 +129,16 @@ func ParseSpec(body []byte) (s Spec, err error) {
 	if n := p.RequestSettings.Concurrent; n != nil {
 		s.Workers = *n
 	}
-	if s.Workers < 1 || s.Workers > maxWorkers {
-		return s, berth.Errorf(berth.Invalid, "properties.requestSettings.maxConcurrentRequestsPerInstance must be a number from 1 to %d", maxWorkers)
+	most := maxWorkers
+	if s.Command != "" {
+		most = maxConcurrent
+	}
+	if s.Workers < 1 || s.Workers > most {
+		return s, berth.Errorf(berth.Invalid, "properties.requestSettings.maxConcurrentRequestsPerInstance must be a number from 1 to %d", most)
 	}
 	if text := string(p.Env["WORKER_COUNT"]); text != "" {
-		if s.Workers, err = strconv.Atoi(text); err != nil || s.Workers < 1 || s.Workers > maxWorkers {
-			return s, berth.Errorf(berth.Invalid, "properties.environmentVariables.WORKER_COUNT must be a number from 1 to %d", maxWorkers)
+		if s.Workers, err = strconv.Atoi(text); err != nil || s.Workers < 1 || s.Workers > most {
+			return s, berth.Errorf(berth.Invalid, "properties.environmentVariables.WORKER_COUNT must be a number from 1 to %d", most)
 		}
 	}
 	if err := duration(&s.Timeout, "requestSettings.requestTimeout", p.RequestSettings.Timeout); err != nil {

@@ -211,7 +211,7 @@ func (c Catalogue) Nearest(name string) []string {
 	var found []candidate
 	for _, s := range c.sizes {
 		have := bare(s.Name)
-		d := distance(want, have)
+		d := berth.Distance(want, have)
 		switch {
 		case want == have:
 			d = 0
@@ -234,25 +234,4 @@ func (c Catalogue) Nearest(name string) []string {
 func bare(name string) string {
 	s := strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
 	return strings.TrimPrefix(s, "standard")
-}
-
-// distance is how many letters have to be added, removed or changed to make a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

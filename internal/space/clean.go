@@ -26,14 +26,10 @@ const (
 
 // Why something old stays.
 const (
-	keptTag  = "its job has the tag " + berth.KeepTag
-	keptUse  = "a job that has not ended uses it"
-	keptHeld = "it belongs to a registered model or data asset"
-	keptStep = "its pipeline has not ended"
-	// keptUnread: what cannot be understood is kept.
+	keptTag    = "its job has the tag " + berth.KeepTag
+	keptDays   = "a tag of its job keeps it longer"
+	keptStep   = "its pipeline has not ended"
 	keptUnread = "its job cannot be read"
-	// keptYoung is not told: its pipeline ended too late.
-	keptYoung = "young"
 )
 
 // A Cleaner deletes what jobs of a workspace left.
@@ -69,7 +65,7 @@ func Check(q berth.CleanStorage) error {
 func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.CleanedStorage, error) {
 	sum := berth.CleanedStorage{DryRun: q.DryRun, Kept: []berth.KeptStorage{}}
 	if slices.ContainsFunc(q.Kinds, isOfJobs) {
-		if err := c.cleanJobs(ctx, q, &sum); err != nil {
+		if err := c.cleanJobs(ctx, q, askedFor(q.Before), &sum); err != nil {
 			return sum, err
 		}
 	}
@@ -92,11 +88,8 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 	return sum, nil
 }
 
-// isOfJobs reports whether a kind is of files that jobs left.
-func isOfJobs(kind string) bool { return collections[kind][0] == "" && kind != berth.StorageMetrics }
-
-// cleanJobs deletes what jobs left.
-func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, sum *berth.CleanedStorage) error {
+// cleanJobs deletes what jobs left of the kinds that q asks for, where they ended before a cutoff.
+func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, before cutoff, sum *berth.CleanedStorage) error {
 	list := store.Query{
 		Workspace: c.Workspace, Kind: "jobs", CreatedBy: c.User, Asc: true, Limit: atOnce,
 		Status: berth.StatusTexts([]berth.JobStatus{berth.Completed, berth.Failed, berth.Canceled}),
@@ -107,7 +100,7 @@ func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, sum *bert
 		var b batch
 		step := func(q berth.CleanStorage) func(*store.Tx) error {
 			return func(tx *store.Tx) error {
-				b = batch{Cleaner: c, q: q, tx: tx, after: list.After, kept: map[string]*berth.KeptStorage{}}
+				b = batch{Cleaner: c, q: q, before: before, tx: tx, after: list.After, kept: map[string]*berth.KeptStorage{}}
 				return b.run(list)
 			}
 		}
@@ -140,14 +133,16 @@ func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, sum *bert
 // A batch is what one transaction cleans.
 type batch struct {
 	*Cleaner
-	q     berth.CleanStorage
-	tx    *store.Tx
-	sum   berth.CleanedStorage
-	kept  map[string]*berth.KeptStorage
-	named map[string]bool // jobs that jobs which have not ended name
-	live  []string        // logs that belong to nobody any more
-	after int64           // the job up to which all is done
-	end   bool            // of the list
+	q      berth.CleanStorage
+	before cutoff
+	tx     *store.Tx
+	sum    berth.CleanedStorage
+	kept   map[string]*berth.KeptStorage
+	named  map[string]bool       // jobs that jobs which have not ended name
+	above  map[string]*store.Doc // pipelines, by their names
+	live   []string              // logs that belong to nobody any more
+	after  int64                 // the job up to which all is done
+	end    bool                  // of the list
 }
 
 // full says that the transaction has deleted enough.
@@ -178,27 +173,51 @@ func (b *batch) job(d *store.Doc) error {
 		b.keep(keptUnread, 0)
 		return nil
 	}
-	if ended := st.Times.Ended; !ended.IsZero() && !ended.Before(b.q.Before) || ended.IsZero() && !d.Updated.Before(b.q.Before) {
+	ended := st.Times.Ended
+	if ended.IsZero() {
+		ended = d.Updated
+	}
+	due, longer, err := b.due(d, st, ended)
+	if err != nil {
+		return err
+	}
+	if err := b.eraseOf(d, st, due); err != nil || len(longer) == 0 || b.full() {
+		return err
+	}
+	held := 0
+	err = b.each(d.Name, longer, func(*store.Blob) error {
+		held++
+		return nil
+	})
+	if held > 0 {
+		b.keep(keptDays, held)
+	}
+	return err
+}
+
+// eraseOf deletes what a job left of some kinds, save what has to stay.
+func (b *batch) eraseOf(d *store.Doc, st berth.JobState, kinds []string) error {
+	if len(kinds) == 0 {
 		return nil
 	}
 	asked, why, held, files := false, "", 0, b.sum.Files
-	err := b.each(d.Name, func(x *store.Blob) (err error) {
+	err := b.each(d.Name, kinds, func(x *store.Blob) (err error) {
 		if !asked {
 			asked = true
 			if why, err = b.keeps(d, st); err != nil {
 				return err
 			}
 		}
-		if why == keptYoung || b.full() {
+		if b.full() {
 			return nil
 		}
-		goes := why == ""
-		if goes {
-			if goes, err = b.erase(x); err != nil {
+		erased := false
+		if why == "" {
+			if erased, err = b.erase(x); err != nil {
 				return err
 			}
 		}
-		if !goes {
+		if !erased {
 			held++
 			return nil
 		}
@@ -214,7 +233,7 @@ func (b *batch) job(d *store.Doc) error {
 		return err
 	}
 	if held > 0 {
-		b.keep(cmp.Or(why, keptHeld), held)
+		b.keep(cmp.Or(why, berth.KeptHeld), held)
 	}
 	if files = b.sum.Files - files; files == 0 {
 		return nil
@@ -223,7 +242,7 @@ func (b *batch) job(d *store.Doc) error {
 	if !b.q.DryRun {
 		b.tx.Emit(berth.Event{
 			Workspace: b.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventStorage,
-			Reason: fmt.Sprintf("%s deleted by %s: %d of its files", strings.Join(b.q.Kinds, ", "), b.By, files),
+			Reason: fmt.Sprintf("%s deleted by %s: %d of its files", strings.Join(kinds, ", "), b.By, files),
 		})
 	}
 	return nil
@@ -258,13 +277,13 @@ func (b *batch) erase(x *store.Blob) (bool, error) {
 	return version == "", err
 }
 
-// each calls f for the blobs of a job that are of the kinds asked for.
-func (b *batch) each(name string, f func(*store.Blob) error) error {
+// each calls f for the blobs of a job that are of some kinds.
+func (b *batch) each(name string, kinds []string, f func(*store.Blob) error) error {
 	own, err := locate.StorageOf(b.tx, b.Workspace)
 	if err != nil {
 		return err
 	}
-	wants := func(kind string) bool { return slices.Contains(b.q.Kinds, kind) }
+	wants := func(kind string) bool { return slices.Contains(kinds, kind) }
 	below := func(container, prefix string, take func(path string) bool) error {
 		for q := (store.BlobQuery{Container: container, Prefix: prefix}); ; {
 			page, err := b.tx.ListBlobs(q)
@@ -308,7 +327,7 @@ func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 			return "", err
 		}
 		if b.named[strings.ToLower(d.Name)] {
-			return keptUse, nil
+			return berth.KeptUse, nil
 		}
 		if st.Parent == "" {
 			return "", nil
@@ -324,11 +343,8 @@ func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 		if st, ok = stateOf(up); !ok {
 			return keptUnread, nil
 		}
-		switch {
-		case !berth.JobStatus(up.Status).Terminal():
+		if !berth.JobStatus(up.Status).Terminal() {
 			return keptStep, nil
-		case !st.Times.Ended.Before(b.q.Before):
-			return keptYoung, nil
 		}
 		d = up
 	}
@@ -370,7 +386,7 @@ func (b *batch) keep(why string, files int) {
 
 func (b *batch) addTo(sum *berth.CleanedStorage) {
 	sum.Jobs, sum.Files, sum.Bytes = sum.Jobs+b.sum.Jobs, sum.Files+b.sum.Files, sum.Bytes+b.sum.Bytes
-	for _, why := range []string{keptTag, keptStep, keptUse, keptHeld, keptUnread} {
+	for _, why := range []string{keptTag, keptDays, keptStep, berth.KeptUse, berth.KeptHeld, keptUnread} {
 		k := b.kept[why]
 		if k == nil {
 			continue

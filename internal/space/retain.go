@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
@@ -15,12 +15,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// KeepDaysTag is the tag of a workspace that says for how many days it keeps a kind.
-func KeepDaysTag(kind string) string { return "berth.keep_" + kind + "_days" }
-
 // Retain deletes in every workspace what jobs left and what nothing refers to that is older than it
-// is kept: as the
-// workspace's tags say, else as days says. What cannot be understood is kept.
+// is kept: as the tags of a job say, else those of its workspace, else days. What cannot be
+// understood is kept.
 func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, at locate.Locator, days map[string]int, log *slog.Logger) error {
 	var all []*store.Doc
 	err := db.View(ctx, func(tx *store.Tx) (err error) {
@@ -43,26 +40,39 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, at locate.Loca
 			continue
 		}
 		c := Cleaner{DB: db, Blobs: blobs, Workspace: ws.Key(), Space: ws, Locator: at, By: "retention"}
+		keep := map[string]int{}
 		for _, kind := range berth.StorageKinds {
-			if kind == berth.StorageMetrics { // deleted_run_days
-				continue
-			}
-			keep := days[kind]
+			keep[kind] = days[kind]
 			if text, ok := doc.Tags[KeepDaysTag(kind)]; ok {
-				if keep, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+				if keep[kind], err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 					log.Warn("workspace tag is not a number of days; nothing is deleted", "workspace", ws.Name, "tag", KeepDaysTag(kind), "value", text)
-					continue
+					keep[kind] = 0
 				}
 			}
-			if keep <= 0 {
-				continue
-			}
-			got, err := c.Clean(ctx, berth.CleanStorage{Kinds: []string{kind}, Before: db.Now().Add(-time.Duration(keep) * day), Everyone: true})
+		}
+		note := func(got berth.CleanedStorage, err error, kinds ...string) {
 			if err != nil {
 				failed = append(failed, err)
 			}
 			if got.Files > 0 || got.Versions > 0 {
-				log.Info("deleted what is old", "workspace", ws.Name, "kind", kind, "jobs", got.Jobs, "versions", got.Versions, "files", got.Files, "bytes", got.Bytes)
+				log.Info("deleted what is old", "workspace", ws.Name, "kind", strings.Join(kinds, ","), "jobs", got.Jobs, "versions", got.Versions, "files", got.Files, "bytes", got.Bytes)
+			}
+		}
+		look := slices.ContainsFunc(ofJobs, func(kind string) bool { return keep[kind] > 0 })
+		if !look {
+			if look, err = anyTagged(ctx, db, ws.Key()); err != nil {
+				failed = append(failed, err)
+			}
+		}
+		if look {
+			var got berth.CleanedStorage
+			err := c.cleanJobs(ctx, berth.CleanStorage{Kinds: ofJobs}, keptFor(keep), &got)
+			note(got, err, ofJobs...)
+		}
+		for kind := range collections {
+			if before := daysAgo(db.Now(), keep[kind]); !before.IsZero() {
+				got, err := c.Clean(ctx, berth.CleanStorage{Kinds: []string{kind}, Before: before, Everyone: true})
+				note(got, err, kind)
 			}
 		}
 	}

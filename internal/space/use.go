@@ -17,7 +17,10 @@ import (
 )
 
 // keys are what use can be grouped by.
-var keys = []string{"kind", "user", "job", "age"}
+var keys = []string{"kind", "user", "job", "age", ByWorkspace}
+
+// ByWorkspace is the key that groups the use of several workspaces.
+const ByWorkspace = "workspace"
 
 // CheckKeys refuses what use cannot be grouped by.
 func CheckKeys(by []string) error {
@@ -40,29 +43,46 @@ func (p Points) of(own locate.Storage) ([]fs.FileInfo, error) {
 	return p(own.ID)
 }
 
-// Use is what takes space in a workspace. It reads the index page by page: it is true of no single
-// moment while there are writes.
-func Use(ctx context.Context, db *store.DB, blobs *blob.Store, points Points, workspace string, by []string, now time.Time) (berth.StorageUse, error) {
-	t := tally{
-		db: db, workspace: workspace, now: now, by: by, users: map[string]string{}, kinds: map[string]string{},
-		lines: map[berth.StorageLine]int{}, content: map[string]*content{},
+// Use is what takes space in workspaces, given by their keys. It reads the index page by page: it
+// is true of no single moment while there are writes.
+func Use(ctx context.Context, db *store.DB, blobs *blob.Store, points Points, workspaces, by []string, now time.Time) (berth.StorageUse, error) {
+	t := tally{db: db, now: now, by: by, lines: map[berth.StorageLine]int{}, content: map[string]*content{}}
+	for _, key := range workspaces {
+		if err := t.addWorkspace(ctx, blobs, points, key); err != nil && (len(workspaces) == 1 || berth.CodeOf(err) != berth.NotFound) {
+			return berth.StorageUse{}, err
+		}
 	}
+	return t.use(), nil
+}
+
+// addWorkspace adds what a workspace stores.
+func (t *tally) addWorkspace(ctx context.Context, blobs *blob.Store, points Points, key string) error {
+	t.workspace, t.users, t.kinds = key, map[string]string{}, map[string]string{}
 	var own locate.Storage
-	err := db.View(ctx, func(tx *store.Tx) (err error) {
-		own, err = locate.StorageOf(tx, workspace)
+	err := t.db.View(ctx, func(tx *store.Tx) error {
+		d, err := tx.Get("", "workspaces", key, "")
+		if err != nil {
+			return err
+		}
+		ws, err := locate.WorkspaceOf(d)
+		if err != nil {
+			return err
+		}
+		t.title = ws.Group + "/" + ws.Name
+		own, err = store.State[locate.Storage](d)
 		return err
 	})
 	if err != nil {
-		return berth.StorageUse{}, err
+		return err
 	}
 	for _, container := range []string{own.Artifacts, own.Blobs} {
 		for after := ""; ; {
 			page, _, next, err := blobs.List(ctx, container, blob.ListOptions{After: after})
 			if err == nil {
-				err = db.View(ctx, func(tx *store.Tx) error { return t.add(tx, page, container == own.Artifacts) })
+				err = t.db.View(ctx, func(tx *store.Tx) error { return t.add(tx, page, container == own.Artifacts) })
 			}
 			if err != nil {
-				return berth.StorageUse{}, err
+				return err
 			}
 			if after = next; next == "" {
 				break
@@ -71,10 +91,10 @@ func Use(ctx context.Context, db *store.DB, blobs *blob.Store, points Points, wo
 	}
 	files, err := points.of(own)
 	if err != nil {
-		return berth.StorageUse{}, err
+		return err
 	}
-	t.addPoints(files)
-	return t.use(), nil
+	t.addPoints(own, files)
+	return nil
 }
 
 // content is what has been seen of one content: its size, and the group that it belongs to, -1 for
@@ -86,7 +106,8 @@ type content struct {
 
 type tally struct {
 	db        *store.DB
-	workspace string
+	workspace string // its key
+	title     string // of the workspace, for people
 	now       time.Time
 	by        []string
 	users     map[string]string // of jobs
@@ -111,6 +132,8 @@ func (t *tally) add(tx *store.Tx, page []*store.Blob, artifacts bool) error {
 				key.Job = job
 			case "age":
 				key.Age = age(t.now.Sub(b.Created))
+			case ByWorkspace:
+				key.Workspace = t.title
 			case "user":
 				if key.User, err = t.user(tx, job, b); err != nil {
 					return err
@@ -145,7 +168,7 @@ func (t *tally) line(key berth.StorageLine, size int64) int {
 }
 
 // addPoints adds the files of points, which runs share.
-func (t *tally) addPoints(files []fs.FileInfo) {
+func (t *tally) addPoints(own locate.Storage, files []fs.FileInfo) {
 	for _, f := range files {
 		var key berth.StorageLine
 		for _, k := range t.by {
@@ -154,9 +177,11 @@ func (t *tally) addPoints(files []fs.FileInfo) {
 				key.Kind = berth.StorageMetrics
 			case "age":
 				key.Age = age(t.now.Sub(f.ModTime()))
+			case ByWorkspace:
+				key.Workspace = t.title
 			}
 		}
-		t.content["points/"+f.Name()] = &content{f.Size(), t.line(key, f.Size())}
+		t.content["points/"+own.ID+"/"+f.Name()] = &content{f.Size(), t.line(key, f.Size())}
 	}
 }
 
@@ -260,7 +285,8 @@ func (t *tally) use() berth.StorageUse {
 		out.Total.Bytes += g.Bytes
 	}
 	slices.SortFunc(out.Groups, func(a, b berth.StorageLine) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Files, a.Files), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.User, b.User), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Age, b.Age))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Files, a.Files), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.User, b.User), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Age, b.Age),
+			cmp.Compare(a.Workspace, b.Workspace))
 	})
 	if out.Groups == nil {
 		out.Groups = []berth.StorageLine{}

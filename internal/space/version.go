@@ -28,7 +28,6 @@ var collections = map[string][2]string{
 const (
 	keptNamed  = "something refers to it"
 	keptNewest = "it is the newest version"
-	keptMark   = "it has the tag " + berth.KeepTag
 	keptAlias  = "its model has aliases"
 )
 
@@ -217,15 +216,12 @@ func (v *versions) readAliases(aliased map[string]bool) error {
 	if v.kind != berth.StorageModels {
 		return nil
 	}
-	docs, err := v.tx.All(store.Query{Workspace: v.Workspace, Kind: "mlflow/registered-models"})
+	docs, err := v.tx.All(store.Query{Workspace: v.Workspace, Kind: locate.KindRegistered})
 	if err != nil {
 		return err
 	}
 	for _, d := range docs {
-		m, err := store.State[struct { // as package track writes it
-			Name    string
-			Aliases map[string]int
-		}](d)
+		m, err := store.State[locate.Registered](d)
 		if err != nil {
 			return err // it may be any model's
 		}
@@ -256,7 +252,7 @@ func (v *versions) clean(d *store.Doc, refs references, aliased map[string]bool)
 func (v *versions) keeps(d *store.Doc, refs references, aliased map[string]bool) (string, error) {
 	switch mark := tagged(d); {
 	case mark == keptTag:
-		return keptMark, nil
+		return berth.KeptTag, nil
 	case mark != "":
 		return keptUnread, nil
 	case refs.has(d) || v.refs.has(d):

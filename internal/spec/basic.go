@@ -3,6 +3,7 @@ package spec
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -230,6 +231,8 @@ func (ws words) names() (out []string) {
 type choice struct {
 	words words
 	fold  func(string) string
+	// instead says what to use in place of a word that is none of them, "" where it does not know.
+	instead func(word string) string
 }
 
 func (c *choice) String() string { return strings.Join(c.words.names(), ", ") }
@@ -238,7 +241,11 @@ func (c *choice) String() string { return strings.Join(c.words.names(), ", ") }
 // the same counts.
 func (c *choice) read(s *scope, v *value, yaml bool) any {
 	if v.shape != str {
-		s.fail(v, "must be one of %s; got %s", c, describe(v))
+		instead := ""
+		if slices.ContainsFunc(c.words.names(), func(word string) bool { return c.fold(word) == c.fold(v.python()) }) {
+			instead = ": write it in quotes"
+		}
+		s.fail(v, "must be one of %s; got %s%s", c, describe(v), instead)
 		return nil
 	}
 	var got any
@@ -250,7 +257,11 @@ func (c *choice) read(s *scope, v *value, yaml bool) any {
 		}
 		return true
 	})
-	if got == nil {
+	switch {
+	case got != nil:
+	case c.instead != nil && c.instead(c.fold(v.text)) != "":
+		s.fail(v, "%s is not one of %s; %s", describe(v), c, c.instead(c.fold(v.text)))
+	default:
 		s.failWith(v, nearest(v.text, c.words.names()), "%s is not one of %s", describe(v), c)
 	}
 	return got

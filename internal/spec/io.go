@@ -14,10 +14,21 @@ var (
 
 // How an input or output reaches the job.
 var (
-	inputMode = enum("ro_mount=ReadOnlyMount", "download=Download", "direct=Direct",
-		"eval_mount=EvalMount", "eval_download=EvalDownload")
+	inputMode = typ{choice: &choice{
+		words: words{"ro_mount=ReadOnlyMount", "download=Download", "direct=Direct", "eval_mount=EvalMount", "eval_download=EvalDownload"},
+		fold:  strings.ToLower, instead: insteadOfWriting,
+	}}
 	outputMode = enum("rw_mount=ReadWriteMount", "mount=ReadWriteMount", "upload=Upload", "direct=Direct")
 )
+
+// insteadOfWriting is for modes that would write to an input, which files of Azure's do not have
+// either.
+func insteadOfWriting(mode string) string {
+	if mode == "rw_mount" || mode == "mount" {
+		return "a job cannot change its inputs: use download for a copy of its own, and write to an output"
+	}
+	return ""
+}
 
 // input is one input of a job: data, a model, or a plain value.
 var input = typ{name: "data or a plain value", null: true, readFunc: readInput, showFunc: showInput}
@@ -125,6 +136,9 @@ func (s *scope) dataPath(v, in *value) any {
 		}
 	case strings.HasPrefix(path, "file:"):
 		s.fail(v, "write a local path without the file: prefix")
+		return nil
+	case strings.Contains(path, "://"):
+		s.fail(v, "%s is not an address: nothing follows ://, or it begins with another /", describe(v))
 		return nil
 	case strings.HasPrefix(path, "azureml:"), strings.ContainsAny(path, ":@") && !exists(s.resolve(v, path)):
 		if short := strings.TrimPrefix(path, "azureml:"); !armAsset.MatchString(short) && !strings.ContainsAny(short, ":@") {

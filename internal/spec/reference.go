@@ -153,6 +153,7 @@ func (s *scope) checkOwn(v *value, collection string) bool {
 }
 
 // checkLabel reports a label that nothing has: versions have latest, components a default besides.
+// The labels of models are also aliases of MLflow's registry, which the service knows.
 func (s *scope) checkLabel(v *value, collection string) bool {
 	short := strings.TrimPrefix(v.text, "azureml:")
 	i := strings.LastIndexByte(short, '@')
@@ -160,7 +161,7 @@ func (s *scope) checkLabel(v *value, collection string) bool {
 		return true
 	}
 	label := short[i+1:]
-	if label == "latest" || label == "default" && collection == "components" {
+	if label == "latest" || label == "default" && collection == "components" || label != "" && collection == "models" {
 		return true
 	}
 	s.fail(v, "%s has no label %q; use @latest or a version", short[:i], label)

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
@@ -26,6 +28,13 @@ type Doc struct {
 	Parent    string          // parent job, experiment, …
 	Body      json.RawMessage // what the client sent, byte for byte
 	Own       json.RawMessage // the fields Berth owns; may be nil
+}
+
+// HashOfName is the Hash by which documents are found whose names, unlike Doc.Name, are told apart
+// by case: such a document has another Name.
+func HashOfName(name string) string {
+	h := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(h[:16])
 }
 
 const (

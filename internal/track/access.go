@@ -101,23 +101,53 @@ func (c *call) mayStore() error {
 // checkEach is after how many bytes of an upload the caller is checked again.
 const checkEach = 64 << 20
 
-// An uploadBody is the body of an upload that breaks off when Check of the caller refuses it.
+// An uploadBody is the body of an upload of a file at a path. It breaks off when Check of the
+// caller refuses it, and at its end when the path has become somebody else's: a slow one may take
+// longer than a job.
 type uploadBody struct {
 	c    *call
+	path string
+	to   file
 	r    io.Reader
 	n    int64
 	next int64 // when the caller is checked
 }
 
-func (c *call) uploadBody() io.Reader { return &uploadBody{c: c, r: c.r.Body, next: checkEach} }
+func (c *call) uploadBody(p string, to file) io.Reader {
+	return &uploadBody{c: c, path: p, to: to, r: c.r.Body, next: checkEach}
+}
 
 func (b *uploadBody) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.n += int64(n); b.n < b.next || err != nil || b.c.who.Check == nil {
+	b.n += int64(n)
+	ended := err == io.EOF
+	if err != nil && !ended || !ended && b.n < b.next {
 		return n, err
 	}
 	b.next = b.n + checkEach
-	return n, b.c.who.Check(b.c.ctx, b.n)
+	if b.c.who.Check != nil {
+		if err := b.c.who.Check(b.c.ctx, b.n); err != nil {
+			return n, err
+		}
+	}
+	if ended {
+		if err := b.still(); err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// still checks again whose the path is.
+func (b *uploadBody) still() error {
+	f, err := b.c.fileFor(b.path)
+	switch {
+	case err != nil:
+		return err
+	case f.container != b.to.container || f.name != b.to.name:
+		return refuse(badRequest, "The path %s became another file's while it was uploaded; upload it again", b.path)
+	}
+	return b.c.mayFile(f, true)
 }
 
 // mayFile refuses files that are not the job's. It may read those of its experiment's models, and

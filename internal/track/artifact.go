@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -84,6 +85,17 @@ func (w *workspace) fileAt(p string) file {
 	return f
 }
 
+// fileFor is fileAt for what somebody asks for: the run of a job counts although nothing has listed
+// it yet.
+func (c *call) fileFor(p string) (file, error) {
+	if seg := strings.SplitN(p, "/", 4); len(seg) >= 3 && seg[2] == "artifacts" && c.run(seg[1]) == nil {
+		if _, err := c.jobRunOf(c.ctx, seg[1]); err != nil {
+			return file{}, err
+		}
+	}
+	return c.fileAt(p), nil
+}
+
 // fileIn is the file with a name in a container of the workspace.
 func (w *workspace) fileIn(container, name string) file {
 	f := file{container: container, name: name}
@@ -142,17 +154,16 @@ func (c *call) drain() {
 
 // put keeps the body of the request as an artifact.
 func (c *call) put(p string) (any, error) {
-	f := c.fileAt(p)
-	if err := c.mayFile(f, true); err != nil {
-		c.drain()
-		return nil, err
+	f, err := c.fileFor(p)
+	if err == nil {
+		err = cmp.Or(c.mayFile(f, true), c.mayStore())
 	}
-	if err := c.mayStore(); err != nil {
+	if err != nil {
 		c.drain()
 		return nil, err
 	}
 	o := blob.PutOptions{ContentType: typeOf(p), Size: max(c.r.ContentLength, 0)}
-	if _, err := c.s.Blobs.Put(c.ctx, f.container, f.name, c.uploadBody(), o); err != nil {
+	if _, err := c.s.Blobs.Put(c.ctx, f.container, f.name, c.uploadBody(p, f), o); err != nil {
 		if berth.CodeOf(err) == berth.Internal && c.ctx.Err() != nil {
 			return nil, refuse(badRequest, "The upload was interrupted")
 		}
@@ -171,7 +182,10 @@ func download(c *call) (any, error) {
 
 // send answers with an artifact; shown is what it is called in an error.
 func (c *call) send(p, shown string) (any, error) {
-	f := c.fileAt(p)
+	f, err := c.fileFor(p)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.mayFile(f, false); err != nil {
 		return nil, err
 	}
@@ -225,7 +239,10 @@ type fileView struct {
 
 // list is what is in a folder; names are relative to it.
 func (c *call) list(p string) ([]fileView, error) {
-	f := c.fileAt(p)
+	f, err := c.fileFor(p)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.mayFile(f, false); err != nil {
 		return nil, err
 	}
@@ -367,7 +384,10 @@ func deleteProxied(c *call) (any, error) {
 	if p == "" {
 		return nil, errPath
 	}
-	f := c.fileAt(p)
+	f, err := c.fileFor(p)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.mayFile(f, true); err != nil {
 		return nil, err
 	}

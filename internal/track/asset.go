@@ -306,7 +306,7 @@ func (c *change) adoptModel(name string, docs []modelDoc) error {
 		if len(docs) == 0 {
 			return nil
 		}
-		m = &registered{ID: newID(), Name: name, User: docs[0].CreatedBy, Created: docs[0].Created.UnixMilli()}
+		m = &registered{ID: newID(), Registered: locate.Registered{Name: name}, User: docs[0].CreatedBy, Created: docs[0].Created.UnixMilli()}
 	}
 	have := map[int]bool{}
 	for _, d := range docs {

@@ -168,7 +168,10 @@ func historyFiles(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := c.fileAt(root)
+	f, err := c.fileFor(root)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.mayFile(f, false); err != nil {
 		return nil, err
 	}
@@ -258,7 +261,10 @@ func (c *call) historyFile(root, p string, write bool) (file, error) {
 	if safe == "" {
 		return file{}, errPath
 	}
-	f := c.fileAt(path.Join(root, safe))
+	f, err := c.fileFor(path.Join(root, safe))
+	if err != nil {
+		return file{}, err
+	}
 	if c.s.Sign == nil {
 		return file{}, refuse(notImplemented, "Addresses of artifacts are not signed here: ask the server for the file itself")
 	}

@@ -65,7 +65,7 @@ func findNamed[T any, P interface {
 	*T
 	entity
 }](c *change, kind, name string) (P, error) {
-	docs, err := c.tx.List(store.Query{Workspace: c.w.Key, Kind: kind, Hash: hashOf(name), Limit: 1})
+	docs, err := c.tx.List(store.Query{Workspace: c.w.Key, Kind: kind, Hash: store.HashOfName(name), Limit: 1})
 	if err != nil || len(docs) == 0 {
 		return nil, err
 	}

@@ -12,13 +12,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Why a deleted run or logged model is not removed.
-const (
-	keptTag  = "it has the tag " + berth.KeepTag
-	keptJob  = "it is the run of a job that is still listed"
-	keptUse  = "a job that has not ended uses it"
-	keptHeld = "its files belong to a registered model or data asset"
-)
+// keptJob is why the run of a job is not removed.
+const keptJob = "it is the run of a job that is still listed"
 
 const (
 	// cleanPage is how many runs and models one transaction looks at.
@@ -60,7 +55,7 @@ func (s *Service) Clean(ctx context.Context, ws Workspace, user string, q berth.
 	for _, id := range gone {
 		sum.Runs, sum.Files, sum.Bytes = sum.Runs+1, sum.Files+k.sizes[id].files, sum.Bytes+k.sizes[id].bytes
 	}
-	for _, why := range []string{keptTag, keptJob, keptUse, keptHeld} {
+	for _, why := range []string{berth.KeptTag, keptJob, berth.KeptUse, berth.KeptHeld} {
 		if n := k.kept[why]; n > 0 {
 			sum.Kept = append(sum.Kept, berth.KeptStorage{Reason: why, Runs: n})
 		}
@@ -108,7 +103,7 @@ func (k *cleaning) choose(ctx context.Context, ids []string, check func(tx *stor
 					continue
 				}
 				if o, _, _ := f.origin(); why == "" && (k.names[o.Job] || k.isNamed(id)) {
-					why = keptUse
+					why = berth.KeptUse
 				}
 				if why == "" && folder != "" {
 					version, err := blob.VersionBelow(tx, k.w.Artifacts, folder)
@@ -116,7 +111,7 @@ func (k *cleaning) choose(ctx context.Context, ids []string, check func(tx *stor
 						return err
 					}
 					if version != "" {
-						why = keptHeld
+						why = berth.KeptHeld
 					}
 				}
 				if why != "" {
@@ -156,9 +151,9 @@ func (k *cleaning) checkRun(tx *store.Tx, id string) (f file, folder, why string
 	case job != nil:
 		why = keptJob
 	case isKept(r.Tags):
-		why = keptTag
+		why = berth.KeptTag
 	case k.w.registers(r.URI, runsScheme+r.ID):
-		why = keptHeld
+		why = berth.KeptHeld
 	}
 	return file{run: r}, locate.ArtifactPath(id), why, nil
 }
@@ -170,9 +165,9 @@ func (k *cleaning) checkLogged(_ *store.Tx, id string) (f file, folder, why stri
 	}
 	switch {
 	case isKept(f.model.Tags):
-		why = keptTag
+		why = berth.KeptTag
 	case k.w.registers(f.model.URI):
-		why = keptHeld
+		why = berth.KeptHeld
 	}
 	if root, ours := proxied(f.model.URI); ours {
 		folder = otherArtifacts + root

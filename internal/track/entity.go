@@ -2,12 +2,11 @@ package track
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strconv"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -18,7 +17,7 @@ const (
 	kindRuns        = "mlflow/runs"
 	kindDatasets    = "mlflow/runs/datasets"
 	kindLogged      = "mlflow/logged-models"
-	kindRegistered  = "mlflow/registered-models"
+	kindRegistered  = locate.KindRegistered
 	kindVersions    = "mlflow/registered-models/versions"
 	kindCounters    = "mlflow/counters"
 )
@@ -61,7 +60,7 @@ type experiment struct {
 }
 
 func (e *experiment) place() (kind, name, version, hash, parent string) {
-	return kindExperiments, e.ID, "", hashOf(e.Name), ""
+	return kindExperiments, e.ID, "", store.HashOfName(e.Name), ""
 }
 
 // A run is an MLflow run.
@@ -125,17 +124,17 @@ func (m *loggedModel) place() (kind, name, version, hash, parent string) {
 // A registered model has versions. Its id is ours, so that it can be renamed.
 type registered struct {
 	stored
-	ID, Name, Description string
-	Created, Updated      int64
-	Tags                  map[string]string
-	Aliases               map[string]int
-	Last                  int    // the last version number given out
-	Gaps                  []gap  `json:",omitempty"` // numbers up to it that were not
-	User                  string `json:",omitempty"` // who made it
+	locate.Registered
+	ID, Description  string
+	Created, Updated int64
+	Tags             map[string]string
+	Last             int    // the last version number given out
+	Gaps             []gap  `json:",omitempty"` // numbers up to it that were not
+	User             string `json:",omitempty"` // who made it
 }
 
 func (m *registered) place() (kind, name, version, hash, parent string) {
-	return kindRegistered, m.ID, "", hashOf(m.Name), ""
+	return kindRegistered, m.ID, "", store.HashOfName(m.Name), ""
 }
 
 type version struct {
@@ -167,12 +166,6 @@ type counters struct {
 
 func (c *counters) place() (kind, name, version, hash, parent string) {
 	return kindCounters, "counters", "", "", ""
-}
-
-// hashOf is how a name that is case-sensitive is found.
-func hashOf(name string) string {
-	h := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(h[:16])
 }
 
 // decode reads an entity of a document.

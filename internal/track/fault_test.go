@@ -90,8 +90,6 @@ func TestFaults(t *testing.T) {
 		{"POST", "model-versions/create", obj{"name": "M", "source": "mlflow-artifacts:/a/../../b"}, invalid, "an absolute path must be provided without relative path references present"},
 		{"GET", "logged-models/m-none", nil, absent, "Logged model with ID 'm-none' not found."},
 		{"POST", "logged-models", obj{"experiment_id": "0", "name": "a/b"}, invalid, "Invalid model name ('a/b') provided."},
-		{"GET", "traces/x", nil, "ENDPOINT_NOT_FOUND", "is not supported"},
-		{"POST", "/api/3.0/mlflow/traces", obj{}, "ENDPOINT_NOT_FOUND", "is not supported"},
 		{"GET", "runs/create", nil, "ENDPOINT_NOT_FOUND", "use POST"},
 	} {
 		status, m := s.do(c.method, c.path, c.body)
@@ -123,5 +121,26 @@ func TestFaults(t *testing.T) {
 	s.must("POST", "runs/log-batch", `{"run_id": "`+run+`", "metrics": [{"key": "n", "value": -0.5e+1, "timestamp": 10, "step": 0}]}`)
 	if h := s.must("GET", "metrics/get-history?metric_key=m&run_id="+run, nil); len(h) != 0 {
 		t.Errorf("refused metrics were kept: %v", h)
+	}
+}
+
+// TestWhatIsNotServed: traces, prompts, webhooks and the gateway are refused with a 404 in MLflow's
+// shape that says what this server does not have.
+func TestWhatIsNotServed(t *testing.T) {
+	s := start(t, t.TempDir())
+	for _, c := range [][2]string{
+		{"GET", "/api/2.0/mlflow/traces/x"},
+		{"POST", "/api/3.0/mlflow/traces"},
+		{"POST", "/api/3.0/mlflow/traces/search"},
+		{"GET", "/api/2.0/mlflow/prompts/get?name=p"},
+		{"POST", "/api/2.0/mlflow/webhooks"},
+		{"GET", "/api/2.0/mlflow/webhooks"},
+		{"GET", "/api/2.0/mlflow/gateway-proxy"},
+		{"GET", "/api/2.0/endpoints/"},
+	} {
+		status, m := s.do(c[0], c[1], nil)
+		if says, _ := m["message"].(string); status != http.StatusNotFound || m["error_code"] != "ENDPOINT_NOT_FOUND" || !strings.Contains(says, "this server has no traces, prompts, webhooks, evaluation datasets or gateway") {
+			t.Errorf("%s %s: %d %v", c[0], c[1], status, m)
+		}
 	}
 }

@@ -138,7 +138,8 @@ func importRun(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.runAnswer(r)
+	// Without its datasets, which may be long: who imports it asks where its files go.
+	return map[string]any{"run": map[string]any{"info": c.runInfo(r)}}, nil
 }
 
 // foreignStatus reads the state of a logged model that is brought over. One without a state is

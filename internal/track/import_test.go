@@ -141,3 +141,20 @@ func TestImportFromAnotherSource(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestImportAnswersWithoutDatasets: who imports a run again is told where its files go, and not all
+// that it has.
+func TestImportAnswersWithoutDatasets(t *testing.T) {
+	s := start(t, t.TempDir())
+	const run, call = "0123456789abcdef0123456789abcdef", "/api/2.0/berth/import/run"
+	document := obj{"run_id": run, "experiment_id": "0", "status": "FINISHED", "from": "http://old"}
+	s.must("POST", call, document)
+	s.must("POST", "runs/log-inputs", obj{"run_id": run, "datasets": []obj{{"dataset": obj{"name": "d", "digest": "1", "source_type": "x", "source": strings.Repeat("x", 20_000)}}}})
+	m := s.must("POST", call, document)
+	if at(m, "run", "info", "artifact_uri") != "mlflow-artifacts:/0/"+run+"/artifacts" || at(m, "run", "inputs") != nil {
+		t.Errorf("%.500s", fmt.Sprint(m))
+	}
+	if got := s.must("GET", "runs/get?run_id="+run, nil); at(got, "run", "inputs", "dataset_inputs", 0, "dataset", "name") != "d" {
+		t.Errorf("%.500s", fmt.Sprint(got))
+	}
+}

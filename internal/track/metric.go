@@ -57,13 +57,19 @@ func (m *metric) modelKey(run string) string {
 	return strings.Join([]string{m.Key, m.Dataset, m.Digest, run}, "\x00")
 }
 
-func modelMetric(model, key string, p points.Point) metricView {
+// partsOf takes the key of a series of a model apart.
+func partsOf(key string) (metric string, dataset [2]string, run string) {
 	f := strings.SplitN(key, "\x00", 4)
-	v := viewOf(f[0], p)
-	v.Model = model
 	if len(f) == 4 {
-		v.Dataset, v.Digest, v.Run = f[1], f[2], f[3]
+		return f[0], [2]string{f[1], f[2]}, f[3]
 	}
+	return f[0], dataset, ""
+}
+
+func modelMetric(model, key string, p points.Point) metricView {
+	metric, dataset, run := partsOf(key)
+	v := viewOf(metric, p)
+	v.Model, v.Dataset, v.Digest, v.Run = model, dataset[0], dataset[1], run
 	return v
 }
 

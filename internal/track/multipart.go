@@ -48,7 +48,10 @@ func (c *call) uploadTo() (file, string, error) {
 	if err != nil {
 		return file{}, "", err
 	}
-	f := c.fileAt(p)
+	f, err := c.fileFor(p)
+	if err != nil {
+		return file{}, "", err
+	}
 	if path.Base(p) != base || f.isFolder() {
 		return file{}, "", errPath
 	}

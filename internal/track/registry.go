@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/berthml/berth/internal/locate"
 )
 
 // tagPrompt marks the registered models that are prompts, which searches hide.
@@ -109,7 +111,7 @@ func createRegistered(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	m := &registered{ID: newID(), Name: name, Description: description, User: c.who.User}
+	m := &registered{ID: newID(), Registered: locate.Registered{Name: name}, Description: description, User: c.who.User}
 	for _, t := range tags {
 		setTag(&m.Tags, t)
 	}

@@ -228,8 +228,8 @@ func (who Caller) may(r route) error {
 	return nil
 }
 
-// mlflowVersion is the release that clients are told; see docs/tracking.md for where this server
-// follows an earlier one.
+// mlflowVersion is the release that clients are told; docs/tracking-reference.md says where this
+// server follows an earlier one.
 const mlflowVersion = "3.18.0"
 
 func health(c *call) (any, error) {

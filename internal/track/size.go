@@ -34,7 +34,7 @@ func experimentSizes(c *call) (any, error) {
 	}
 	defer done()
 	sizes := map[string]*sizeView{}
-	owners := map[string][]string{} // by experiment
+	owners, models := map[string][]string{}, map[string][]string{} // by experiment
 	c.view(func(x *index) {
 		for _, e := range x.experiments {
 			sizes[e.ID] = &sizeView{ID: e.ID, Name: e.Name}
@@ -48,7 +48,7 @@ func experimentSizes(c *call) (any, error) {
 		for id, m := range x.logged {
 			if s := sizes[m.Experiment]; s != nil {
 				s.Models++
-				owners[m.Experiment] = append(owners[m.Experiment], id)
+				models[m.Experiment] = append(models[m.Experiment], id)
 			}
 		}
 	})
@@ -57,6 +57,13 @@ func experimentSizes(c *call) (any, error) {
 		for _, id := range ids {
 			n, bytes := c.points.Size(id)
 			s.Points, s.PointBytes = s.Points+n, s.PointBytes+bytes
+		}
+	}
+	for experiment, ids := range models {
+		s := sizes[experiment]
+		for _, id := range ids {
+			_, bytes := c.points.Size(id)
+			s.Points, s.PointBytes = s.Points+c.ownPoints(id), s.PointBytes+bytes
 		}
 	}
 	count := func(experiment string, b *store.Blob) {
@@ -95,6 +102,18 @@ func experimentSizes(c *call) (any, error) {
 		return cmp.Or(cmp.Compare(b.FileBytes+b.PointBytes, a.FileBytes+a.PointBytes), strings.Compare(a.Name, b.Name))
 	})
 	return map[string]any{"experiments": list}, nil
+}
+
+// ownPoints is how many points a logged model has that no run has: what a run measured on a model
+// is kept with both, and is counted with the run.
+func (c *call) ownPoints(model string) (n int64) {
+	for _, s := range c.points.Latest(model) {
+		key, _, run := partsOf(s.Key)
+		if _, ok := c.points.Last(run, key); !ok || c.run(run) == nil {
+			n += s.Count
+		}
+	}
+	return n
 }
 
 // PointFiles returns the files with the points of a workspace, whose storage has the ID, in a

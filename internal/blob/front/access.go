@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -20,17 +21,15 @@ func (c *call) authorize(perm string) error {
 				return err
 			}
 		}
-		c.valid = func(n int64) error {
+		c.recheck = func() error {
 			if c.h.o.Signed != nil {
 				if err := c.h.o.Signed(c.r, g); err != nil {
 					return err
 				}
 			}
-			if err := c.mayStore(perm, n); err != nil {
-				return err
-			}
 			return c.mayWrite(perm, c.name)
 		}
+		c.recheckRoom = func(n int64) error { return cmp.Or(c.recheck(), c.mayStore(perm, n)) }
 		c.grant, c.owner = &g, strings.Contains(g.Perm, "o")
 		c.by(g.User)
 		name := c.name
@@ -56,7 +55,13 @@ func (c *call) authorize(perm string) error {
 	}
 	c.owner = owner
 	c.by(user)
-	c.valid = func(n int64) error { return c.mayStore(perm, n) }
+	c.recheck = func() (err error) {
+		if _, c.owner, err = c.h.o.Bearer(c.r); err != nil {
+			return err
+		}
+		return c.mayWrite(perm, c.name)
+	}
+	c.recheckRoom = func(n int64) error { return cmp.Or(c.recheck(), c.mayStore(perm, n)) }
 	return c.mayBegin(perm)
 }
 
@@ -106,13 +111,13 @@ func (c *call) mayWrite(perm string, names ...string) error {
 	return nil
 }
 
-// still checks the grant of one blob again, once all of a body is there: what the blob belongs to
-// may be gone since, and another have its name.
-func (c *call) still(n int64) error {
-	if c.grant == nil || !c.grant.One {
-		return nil
+// recheckEnd checks again who writes, once all of a body is there: what the blob belongs to may be
+// gone since, and another have its name.
+func (c *call) recheckEnd(n int64) error {
+	if c.grant != nil && c.grant.One {
+		return c.recheckRoom(n)
 	}
-	return c.valid(n)
+	return c.recheck()
 }
 
 // by notes whose request it is.

@@ -108,8 +108,10 @@ type call struct {
 	grant           *Grant // nil for a bearer
 	user            string // whose request it is, where that is known
 	owner           bool   // they write to what belongs to others as well
-	// valid reports whether a write may go on of which some bytes have arrived.
-	valid func(n int64) error
+	// recheck asks once more whether the caller may write to the name, and recheckRoom also
+	// whether there is room for the bytes that have arrived.
+	recheck     func() error
+	recheckRoom func(n int64) error
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

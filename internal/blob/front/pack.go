@@ -1,27 +1,38 @@
 package front
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/pace"
 )
 
-// What one request may bring: it is held in memory.
+// What one request may bring. It is held in memory once all of it is there.
 const (
 	maxPackFiles = 4096
 	maxPackBytes = 64 << 20
+	maxPackPaths = maxPackFiles << 10
 )
+
+// maxPackWire is how long a pack may be with its paths.
+const maxPackWire = maxPackBytes + maxPackFiles*8<<10
 
 // putPack keeps many small files below a folder. It is ours: of a thousand files each request costs
 // more than the file.
 func (c *call) putPack() error {
 	folder := strings.TrimRight(c.name, "/") + "/"
+	spool, err := c.h.store.Spool(io.LimitReader(c.body(), maxPackWire))
+	if err != nil {
+		return err
+	}
+	defer spool.Close()
 	var files []blob.Packed
 	var total int64
-	err := berth.ReadPack(c.body(), func(path string, size int64, r io.Reader) error {
+	err = berth.ReadPack(spool, func(path string, size int64, r io.Reader) error {
 		total += size
 		if len(files) == maxPackFiles || size > blob.MaxPacked || total > maxPackBytes {
 			return coded(berth.Invalid, "RequestBodyTooLarge", "a pack has at most 4096 files of 256 KiB, and 64 MiB in all")
@@ -54,13 +65,17 @@ func (c *call) putPack() error {
 // byte, in that order.
 func (c *call) getPack() error {
 	folder := strings.TrimRight(c.name, "/") + "/"
-	text, err := io.ReadAll(io.LimitReader(c.r.Body, maxPackBytes))
+	text, err := io.ReadAll(io.LimitReader(pace.Limit(c.w, c.r, pace.Document).Body, maxPackPaths+1))
 	if err != nil {
 		return err
 	}
+	// Counted first: a list of nothing but zero bytes would be millions of paths.
+	if len(text) > maxPackPaths || bytes.Count(text, []byte{0}) > maxPackFiles {
+		return coded(berth.Invalid, "RequestBodyTooLarge", "a pack has at most 4096 files, with paths of 4 MiB in all")
+	}
 	paths := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 	if len(paths) > maxPackFiles {
-		return coded(berth.Invalid, "RequestBodyTooLarge", "a pack has at most 4096 files")
+		return coded(berth.Invalid, "RequestBodyTooLarge", "a pack has at most 4096 files, with paths of 4 MiB in all")
 	}
 	c.w.Header().Set("Content-Type", "application/octet-stream")
 	var buf []byte

@@ -1,8 +1,11 @@
 package front_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,6 +60,64 @@ func TestPack(t *testing.T) {
 			if res, _ := s.raw(method, s.server.URL+"/st.blob.berth/box/dir?comp=pack&"+s.signer.Sign(g), whole); res.StatusCode != http.StatusForbidden {
 				t.Errorf("%s %+v: %s", method, g, res.Status)
 			}
+		}
+	}
+}
+
+// TestSlowPacksTakeNoMemory: packs come at the pace of files, so what has come of one is not held
+// in memory until the rest is there.
+func TestSlowPacksTakeNoMemory(t *testing.T) {
+	s := serve(t)
+	before, held := heap(), uint64(0)
+	var files []string
+	for i := range 160 {
+		files = append(files, fmt.Sprint(i), strings.Repeat(string(rune('a'+i%26)), 200<<10))
+	}
+	whole := pack(files...)
+	before += uint64(2 * len(whole)) // files and whole
+	body := io.MultiReader(strings.NewReader(whole[:len(whole)-100]), onRead(func() { held = heap() }), strings.NewReader(whole[len(whole)-100:]))
+	r := httptest.NewRequest(http.MethodPut, "/st.blob.berth/box/dir?comp=pack&"+s.signer.Sign(all), body)
+	w := httptest.NewRecorder()
+	s.server.Config.Handler.ServeHTTP(w, r)
+	if w.Code != http.StatusCreated {
+		t.Fatal(w.Code, w.Body)
+	}
+	if held == 0 || held > before+8<<20 {
+		t.Errorf("%d MiB are held of a pack of %d MiB before its end", int64(held-before)>>20, len(whole)>>20)
+	}
+	runtime.KeepAlive(files)
+}
+
+// onRead is called when a reader comes to it, and has no bytes.
+type onRead func()
+
+func (f onRead) Read([]byte) (int, error) {
+	f()
+	return 0, io.EOF
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestListOfManyPaths: a list of paths is counted before it is taken apart.
+func TestListOfManyPaths(t *testing.T) {
+	s := serve(t)
+	for what, text := range map[string]string{
+		"zero bytes": strings.Repeat("\x00", 8<<20), "too many": strings.Repeat("a\x00", 4097), "long": strings.Repeat("a", 5<<20),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		res, body := s.do(http.MethodPost, "box/dir?comp=pack", text)
+		runtime.ReadMemStats(&after)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "4096 files") {
+			t.Errorf("%s: %s %s", what, res.Status, body)
+		}
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 48 {
+			t.Errorf("%s: %d MiB were allocated", what, took)
 		}
 	}
 }

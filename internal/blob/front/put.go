@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/pace"
 )
 
 func (c *call) put() error {
@@ -82,11 +83,11 @@ func (c *call) commit() error {
 	if o.MD5, err = digest(c.r.Header, "x-ms-blob-content-md5"); err != nil {
 		return err
 	}
-	ids, err := parseBlockList(http.MaxBytesReader(c.w, c.r.Body, maxBlockList))
+	ids, err := parseBlockList(http.MaxBytesReader(c.w, pace.Limit(c.w, c.r, pace.Document).Body, maxBlockList))
 	if err != nil {
 		return err
 	}
-	if err := c.still(0); err != nil {
+	if err := c.recheckEnd(0); err != nil {
 		return err
 	}
 	// Committing gigabytes takes longer than some clients wait. They ask again, and must find it
@@ -207,11 +208,11 @@ func blockID(text string) (string, error) {
 
 // body says of an upload that was cut that it was the upload.
 type body struct {
-	r     io.Reader
-	valid func(n int64) error // asked after each checkEach bytes
-	still func(n int64) error // asked at the end
-	n     int64               // read
-	next  int64               // when valid is asked
+	r       io.Reader
+	partway func(n int64) error // asked after each checkEach bytes
+	atEnd   func(n int64) error // asked at the end
+	n       int64               // read
+	next    int64               // when partway is asked
 }
 
 // checkEach is after how many bytes of an upload it is checked again: a signature that was made for
@@ -219,19 +220,19 @@ type body struct {
 const checkEach = 64 << 20
 
 func (c *call) body() *body {
-	return &body{r: c.r.Body, valid: c.valid, still: c.still, next: checkEach}
+	return &body{r: c.r.Body, partway: c.recheckRoom, atEnd: c.recheckEnd, next: checkEach}
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.n += int64(n); b.n >= b.next && err == nil {
 		b.next = b.n + checkEach
-		if err := b.valid(b.n); err != nil {
+		if err := b.partway(b.n); err != nil {
 			return n, err
 		}
 	}
 	if err == io.EOF {
-		if err := b.still(b.n); err != nil {
+		if err := b.atEnd(b.n); err != nil {
 			return n, err
 		}
 	}

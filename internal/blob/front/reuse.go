@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/pace"
 )
 
 // FromHeader has the address of the folder that files are reused from.
@@ -20,6 +21,7 @@ func (c *call) reuse() error {
 	if err != nil {
 		return err
 	}
+	c.r = pace.Limit(c.w, c.r, pace.Document)
 	text, err := io.ReadAll(io.LimitReader(c.body(), maxPackBytes))
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -66,6 +67,47 @@ func TestUploadsOfOneBlobEndWithTheirSignature(t *testing.T) {
 		}
 	}
 	if _, err := s.store.Stat(t.Context(), "data", "f"); berth.CodeOf(err) != berth.NotFound {
+		t.Errorf("it is kept: %v", err)
+	}
+}
+
+// TestUploadsOfTokensAreCheckedAtTheirEnd: what a slow upload with a token is for may be somebody
+// else's job by its end, and the token may have ended.
+func TestUploadsOfTokensAreCheckedAtTheirEnd(t *testing.T) {
+	s := serve(t)
+	for what, ends := range map[string]func(o *front.Options){
+		"the job of another": func(o *front.Options) {
+			asked := 0
+			o.Writer = func(context.Context, string, string) (job, user string, err error) {
+				if asked++; asked == 1 {
+					return "j", "good", nil
+				}
+				return "j", "other", nil
+			}
+		},
+		"a token that ended": func(o *front.Options) {
+			asked, is := 0, o.Bearer
+			o.Bearer = func(r *http.Request) (string, bool, error) {
+				if asked++; asked == 1 {
+					return is(r)
+				}
+				return "", false, berth.Errorf(berth.Denied, "it was revoked")
+			}
+		},
+	} {
+		for query, content := range map[string]string{"": "bytes", "?comp=block&blockid=MDE=": "bytes", "?comp=blocklist": "<BlockList></BlockList>", "?comp=pack": pack("a", "one")} {
+			o := front.Options{Account: "st", Suffix: "berth", Bearer: func(*http.Request) (string, bool, error) { return "good", false, nil }}
+			ends(&o)
+			r := httptest.NewRequestWithContext(t.Context(), "PUT", "/st.blob.berth/data/ExperimentRun/dcid.j/f"+query, strings.NewReader(content))
+			r.Header.Set("Authorization", "Bearer good")
+			w := httptest.NewRecorder()
+			front.New(s.store, s.signer, o).ServeHTTP(w, r)
+			if w.Code != 403 {
+				t.Errorf("%s, %q: %d %s", what, query, w.Code, w.Body)
+			}
+		}
+	}
+	if _, err := s.store.Stat(t.Context(), "data", "ExperimentRun/dcid.j/f"); berth.CodeOf(err) != berth.NotFound {
 		t.Errorf("it is kept: %v", err)
 	}
 }

@@ -50,7 +50,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Driver{
-		c: c, log: c.Log, gpus: onceGPUs(), nodes: map[string]*node{}, held: map[string]chan struct{}{}, hints: map[chan struct{}]bool{},
+		c: c, log: c.Log, gpus: local.OnceGPUs(), nodes: map[string]*node{}, held: map[string]chan struct{}{}, hints: map[chan struct{}]bool{},
 	}, nil
 }
 

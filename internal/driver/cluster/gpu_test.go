@@ -33,7 +33,7 @@ func TestGPUs(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin")
 	smi(t, `echo "0, NVIDIA H200, 143771"; echo "1, NVIDIA A100-SXM4, 80GB, 81920"`)
 	all, err := cluster.GPUs(t.Context())
-	if err != nil || len(all) != 2 || all[0] != (cluster.GPU{0, "NVIDIA H200", 143771 << 20}) || all[1].Model != "NVIDIA A100-SXM4, 80GB" {
+	if err != nil || len(all) != 2 || all[0] != (cluster.GPU{Index: 0, Model: "NVIDIA H200", Memory: 143771 << 20}) || all[1].Model != "NVIDIA A100-SXM4, 80GB" {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	d, _ := open(t)

@@ -138,7 +138,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	// Whatever the agent's own driver can do on its machine, this is what goes over the connection.
 	info.SharedDisk, info.Queues, info.Address, info.MaxNodes = false, false, "", 1
 	info.Distributed, info.Places = true, false // on one machine
-	info.Watches, info.Scales, info.Execs, info.Logs, info.Gangs = false, false, false, false, false
+	info.Watches, info.Scales, info.Execs, info.Logs, info.Gangs, info.Turns = false, false, false, false, false, false
 	return info, err
 }
 

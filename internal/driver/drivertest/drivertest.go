@@ -112,6 +112,7 @@ func contract() []test {
 		{"RemoveRunning", removeRunning},
 		{"RemoveTwice", removeTwice},
 		{"Many", many},
+		{"EachOnce", eachOnce},
 		{"Reopen", reopen},
 		{"Optional", optional},
 		{"Names", longNames},
@@ -457,6 +458,7 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 	_, execs := f.Driver.(driver.Execer)
 	_, logs := f.Driver.(driver.Logger)
 	_, ganger := f.Driver.(driver.Ganger)
+	_, turner := f.Driver.(driver.Turner)
 	for _, c := range []struct {
 		name      string
 		says, has bool
@@ -467,6 +469,7 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 		{"Execer", info.Execs, execs},
 		{"Logger", info.Logs, logs},
 		{"Ganger", info.Gangs, ganger},
+		{"Turner", info.Turns, turner},
 	} {
 		if c.says && !c.has {
 			t.Errorf("Info announces %s, the driver has none", c.name)

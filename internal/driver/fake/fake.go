@@ -27,6 +27,7 @@ type Outcome struct {
 	Output string        // written to Launch.LogFile, when there is one
 	Deaf   bool          // it ignores Stop until the grace is over
 	Silent bool          // its runner does not report; only Observe tells
+	Final  bool          // and Observe says that no report is under way
 }
 
 // Options adjust a Driver. The zero value is good.
@@ -38,6 +39,9 @@ type Options struct {
 	Boot   time.Duration
 	// Gangs is how many nodes a gang can have on a target that starts gangs as a whole.
 	Gangs int
+	// Turns is the name of the array that all tasks are of, in the order in which they were
+	// started. Each begins when Turn gives it to a runner.
+	Turns string
 	// Outcome decides about each task; nil reads the launch's command, see Script.
 	Outcome func(berth.Launch) Outcome
 	// Report takes what the runners of the tasks would report.
@@ -58,6 +62,7 @@ type Driver struct {
 	hints  map[chan struct{}]bool
 	closed bool
 	timers sync.WaitGroup
+	turns  map[int]int // the last task that each runner was given
 }
 
 type task struct {
@@ -68,6 +73,8 @@ type task struct {
 	seq     int
 	exit    *berth.Exit
 	timer   *time.Timer
+	stopped bool
+	given   bool           // to a runner, see Turn
 	gang    []berth.TaskID // the tasks that were started with it, itself included; nil without a gang
 }
 
@@ -83,15 +90,16 @@ func New(o Options) *Driver {
 	if o.Nodes == nil && !o.Scales {
 		nodes = []driver.Node{{Name: "fake-0", CPUs: 4, Memory: 16 << 30, OS: "linux", Arch: "amd64"}}
 	}
-	return &Driver{o: o, nodes: nodes, tasks: map[berth.TaskID]*task{}, broken: map[string]error{}, hints: map[chan struct{}]bool{}}
+	return &Driver{o: o, nodes: nodes, tasks: map[berth.TaskID]*task{}, broken: map[string]error{}, hints: map[chan struct{}]bool{}, turns: map[int]int{}}
 }
 
 // Open is the driver's [driver.Open].
 func Open(driver.Config) (driver.Driver, error) { return New(Options{}), nil }
 
 // Script reads an outcome from a command of the simplest kind: commands separated by semicolons,
-// each one of true, false, exit N, sleep SECONDS, echo WORDS, trap (ignore the request to stop) or
-// forever. Anything else succeeds at once.
+// each one of true, false, exit N, sleep SECONDS, echo WORDS, trap (ignore the request to stop),
+// silent (report nothing), final (and let Observe say that none will come) or forever. Anything
+// else succeeds at once.
 func Script(l berth.Launch) Outcome {
 	var o Outcome
 	for part := range strings.SplitSeq(l.Command, ";") {
@@ -113,6 +121,10 @@ func Script(l berth.Launch) Outcome {
 			o.Output += arg + "\n"
 		case "trap":
 			o.Deaf = true
+		case "silent":
+			o.Silent = true
+		case "final":
+			o.Silent, o.Final = true, true
 		case "forever":
 			o.Run = -1
 		}
@@ -143,7 +155,7 @@ func (d *Driver) Describe() driver.Info {
 func (d *Driver) describe() driver.Info {
 	return driver.Info{
 		Nodes: slices.Clone(d.nodes), SharedDisk: true, Distributed: true, Address: "127.0.0.1", Watches: true, Scales: d.o.Scales,
-		Gangs: d.o.Gangs > 0, MaxNodes: d.o.Gangs,
+		Gangs: d.o.Gangs > 0, MaxNodes: d.o.Gangs, Turns: d.o.Turns != "",
 	}
 }
 
@@ -203,9 +215,11 @@ func (d *Driver) start(l berth.Launch) (driver.Handle, error) {
 	t := &task{launch: l, outcome: o, state: berth.TaskPlaced}
 	d.tasks[l.Task] = t
 	d.starts = append(d.starts, l.Task)
-	if o.Queue > 0 {
+	switch {
+	case d.o.Turns != "": // its runner asks
+	case o.Queue > 0:
 		d.after(t, o.Queue, d.begin)
-	} else {
+	default:
 		d.begin(t)
 	}
 	return handle(l.Task), d.broken["answer"]
@@ -220,7 +234,7 @@ func (d *Driver) Observe(context.Context) ([]driver.Observed, error) {
 	}
 	var all []driver.Observed
 	for id, t := range d.tasks {
-		o := driver.Observed{Task: id, Handle: handle(id), State: t.state, Exit: t.exit, Node: t.launch.Node}
+		o := driver.Observed{Task: id, Handle: handle(id), State: t.state, Exit: t.exit, Node: t.launch.Node, Final: t.exit != nil && t.outcome.Final}
 		if o.Node == "" && len(d.nodes) > 0 {
 			o.Node = d.nodes[0].Name
 		}
@@ -268,6 +282,7 @@ func (d *Driver) stop(t *task, s driver.Stop) {
 	if t.state == berth.TaskDone {
 		return
 	}
+	t.stopped = true
 	t.outcome.Exit = berth.Exit{
 		Code: 143, Signal: "SIGTERM", Cause: cmp.Or(s.Cause, "canceled"), Reason: cmp.Or(s.Why, "it was asked to stop"),
 	}

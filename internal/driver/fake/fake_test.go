@@ -29,6 +29,23 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestTurns(t *testing.T) {
+	drivertest.Turns(t, func(t *testing.T, n int) drivertest.Array {
+		d := fake.New(fake.Options{Turns: "all"})
+		t.Cleanup(func() { d.Close() })
+		a := drivertest.Array{Driver: d, Name: "all"}
+		for i := range n {
+			a.Tasks = append(a.Tasks, berth.TaskID(fmt.Sprintf("job-%d.1", i)))
+			h, err := d.Start(t.Context(), berth.Launch{Task: a.Tasks[i], Command: "forever"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Handles = append(a.Handles, h)
+		}
+		return a
+	})
+}
+
 func TestScale(t *testing.T) {
 	make := func(t *testing.T) (*fake.Driver, drivertest.Fixture) {
 		d := fake.New(fake.Options{Scales: true, Boot: time.Millisecond})

@@ -55,7 +55,7 @@ func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals
 		o.Node = p.Spec.NodeName
 	}
 	if exit := exitOf(j, p); exit != nil {
-		o.State, o.Exit = berth.TaskDone, exit
+		o.State, o.Exit, o.Final = berth.TaskDone, exit, j.size() == 1 // in a gang, the reason may be another's
 		return o
 	}
 	switch {

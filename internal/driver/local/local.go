@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,7 +32,9 @@ type Driver struct {
 	c      driver.Config
 	client *host.Client
 	node   string
-	start  func(context.Context) error // starts the host unless there is one
+	// machine gives out GPUs; nil on a node that has its own.
+	machine *machine
+	start   func(context.Context) error // starts the host unless there is one
 
 	log      *slog.Logger
 	starting sync.Mutex  // held while a host is being started
@@ -51,7 +54,9 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err := Settings(c).Save(dir); err != nil {
 		return nil, err
 	}
-	return New(c, nodeName(), func(ctx context.Context) error { return host.Start(ctx, dir, c.Host, runner.Groups{}) }), nil
+	d := New(c, nodeName(), func(ctx context.Context) error { return host.Start(ctx, dir, c.Host, runner.Groups{}) })
+	d.machine = &machine{gpus: OnceGPUs()}
+	return d, nil
 }
 
 // Settings is what the host of a compute is told.
@@ -88,7 +93,11 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	if err := d.call(ctx, func() error { _, err := d.client.Info(ctx); return err }); err != nil {
 		return driver.Info{}, err
 	}
-	return d.Describe(), nil
+	info := d.Describe()
+	if d.machine != nil {
+		d.machine.add(ctx, &info)
+	}
+	return info, nil
 }
 
 // Describe is [driver.Describer.Describe].
@@ -104,6 +113,19 @@ const loopback = "127.0.0.1"
 
 // Start is [driver.Driver.Start].
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
+	if m := d.machine; m != nil && l.GPUCount > 0 && len(l.GPUs) == 0 && !l.NoGPU {
+		m.giving.Lock()
+		defer m.giving.Unlock()
+		var tasks []host.Status
+		if err := d.call(ctx, func() (err error) { tasks, err = d.client.Tasks(ctx); return err }); err != nil {
+			return "", err
+		}
+		if !slices.ContainsFunc(tasks, func(s host.Status) bool { return s.Task == l.Task }) { // else it has them
+			if err := m.give(ctx, &l, tasks); err != nil {
+				return "", err
+			}
+		}
+	}
 	err := d.call(ctx, func() error { return d.client.Start(ctx, &l) })
 	return handle(l.Task), err
 }

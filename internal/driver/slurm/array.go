@@ -29,6 +29,14 @@ import (
 // mostElements is how many tasks an array has at most.
 const mostElements = 1000
 
+// The first task is submitted at once. After each call of sbatch the next waits until within
+// gatherStep no more tasks came, until there are mostElements, or for gatherTime: the larger an
+// array is, the less each of its tasks costs.
+const (
+	gatherStep = 50 * time.Millisecond
+	gatherTime = time.Second
+)
+
 // submission is a task that is to be submitted.
 type submission struct {
 	r    *record
@@ -77,6 +85,20 @@ func (d *Driver) submitGathered(ctx context.Context) {
 		for _, like := range alike(all) {
 			d.submitLike(ctx, like)
 		}
+		g.await()
+	}
+}
+
+// await waits until no more tasks come.
+func (g *gathering) await() {
+	for end, had := time.Now().Add(gatherTime), 0; time.Now().Before(end); time.Sleep(gatherStep) {
+		g.mu.Lock()
+		n := len(g.waiting)
+		g.mu.Unlock()
+		if n == had || n >= mostElements {
+			return
+		}
+		had = n
 	}
 }
 
@@ -145,7 +167,11 @@ func (d *Driver) submitArray(ctx context.Context, all []*submission) error {
 	for i, s := range all {
 		launches[i] = s.l
 	}
-	if w.script, err = taskScript(hash, launches, home); err != nil {
+	name := ""
+	if len(all) > 1 {
+		name = arrayName(all)
+	}
+	if w.script, err = taskScript(hash, launches, home, name); err != nil {
 		return err
 	}
 	if len(all) == 1 {
@@ -159,11 +185,11 @@ func (d *Driver) submitArray(ctx context.Context, all []*submission) error {
 		return err
 	}
 	w.about += " and " + strconv.Itoa(len(all)-1) + " more"
-	a, err := d.newArray(all)
+	a, err := d.newArray(name, all)
 	if err != nil {
 		return err
 	}
-	number, err := d.slurm.submit(ctx, w.script, append(options(a.Name, w), "--array=0-"+strconv.Itoa(len(all)-1)))
+	number, err := d.slurm.submit(ctx, w.script, append(options(a.Name, w), arrayOption(len(all))))
 	if _, refused := errors.AsType[*commandError](err); refused || err != nil && berth.CodeOf(err) != berth.Unavailable {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -180,36 +206,46 @@ func (d *Driver) submitArray(ctx context.Context, all []*submission) error {
 	return a.note(entry{Job: number}, true)
 }
 
+// arrayName is the name of an array: some of its tasks may have been in one before.
+func arrayName(all []*submission) string {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.r.Name)
+	}
+	return driver.Key(append(names, berth.NewGUID())...)
+}
+
 // array is what is known of a job of several tasks.
 type array struct {
 	Name  string          `json:"name"`
 	Tasks []berth.TaskID  `json:"tasks"` // by index
 	Grace []time.Duration `json:"grace"` // of each
+	// Turns says that its jobs ask which task they are to run, see turns.
+	Turns bool `json:"turns,omitempty"`
 
-	path string
-	job  string
-	gone map[int]bool // tasks that were removed
+	path  string
+	job   string
+	gone  map[int]bool // tasks that were removed
+	turns turns
 }
 
 // entry is a line that is added to the file of an array.
 type entry struct {
 	Job     string `json:"job,omitempty"`
 	Removed *int   `json:"removed,omitempty"`
+	Given   []int  `json:"given,omitempty"` // a task, and the job that it was given to
 }
 
 const arraySuffix = ".array"
 
 // newArray records that some tasks are submitted as an array.
-func (d *Driver) newArray(all []*submission) (*array, error) {
+func (d *Driver) newArray(name string, all []*submission) (*array, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a := &array{gone: map[int]bool{}}
-	var names []string
+	a := &array{Name: name, Turns: true, gone: map[int]bool{}, turns: newTurns(len(all))}
 	for _, s := range all {
 		a.Tasks, a.Grace = append(a.Tasks, s.r.Task), append(a.Grace, s.r.Grace)
-		names = append(names, s.r.Name)
 	}
-	a.Name = driver.Key(append(names, berth.NewGUID())...) // some of them may have been in one before
 	a.path = filepath.Join(d.c.Dir, "tasks", a.Name+arraySuffix)
 	b, err := json.Marshal(a)
 	if err == nil {
@@ -221,6 +257,7 @@ func (d *Driver) newArray(all []*submission) (*array, error) {
 	for i, s := range all {
 		s.r.Array, s.r.Index, s.r.array = a.Name, i, a
 	}
+	d.arrays[a.Name] = a
 	return a, nil
 }
 
@@ -235,16 +272,38 @@ func (a *array) note(e entry, sure bool) error {
 	}
 	f, err := os.OpenFile(a.path, os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
-		_, err = f.Write(append(b, '\n'))
-		if sure && err == nil {
-			err = f.Sync()
-		}
+		err = appendLine(f, b, sure)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "the record of an array of tasks cannot be kept: %w", err)
 	}
+	a.turns.written++
 	return nil
+}
+
+// appendLine adds a line to a file, or nothing of it: the next one would be glued to half a line.
+func appendLine(f *os.File, line []byte, sure bool) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(append(line, '\n')); err != nil {
+		return errors.Join(err, f.Truncate(info.Size()))
+	}
+	if sure {
+		return f.Sync()
+	}
+	return nil
+}
+
+// found notes the number of the array's job, by that of one of its elements. The mutex is held.
+func (a *array) found(number string) error {
+	job, _, _ := strings.Cut(number, "_")
+	if a.job != "" {
+		return nil
+	}
+	return a.note(entry{Job: job}, true)
 }
 
 // dropArray forgets an array that Slurm does not have. The mutex is held.
@@ -254,6 +313,7 @@ func (d *Driver) dropArray(a *array) error {
 			r.Array, r.Index, r.array = "", 0, nil
 		}
 	}
+	delete(d.arrays, a.Name)
 	return os.Remove(a.path)
 }
 
@@ -278,6 +338,7 @@ func (d *Driver) removed(r *record) error {
 	if err := os.Remove(a.path); err != nil && !os.IsNotExist(err) {
 		return err
 	}
+	delete(d.arrays, a.Name)
 	return nil
 }
 
@@ -288,12 +349,8 @@ func (d *Driver) loadArrays() error {
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
-	for _, r := range d.records {
-		known[r.Array] = true
-	}
 	for _, path := range paths {
-		if known[strings.TrimSuffix(filepath.Base(path), arraySuffix)] {
+		if d.arrays[strings.TrimSuffix(filepath.Base(path), arraySuffix)] != nil {
 			continue
 		}
 		a, err := readArray(path)
@@ -307,21 +364,30 @@ func (d *Driver) loadArrays() error {
 
 // adopt makes the records of the tasks of an array. The mutex is held.
 func (d *Driver) adopt(a *array) {
+	d.arrays[a.Name] = a
 	for i, id := range a.Tasks {
 		r := d.records[id]
 		switch {
 		case a.gone[i]:
+			continue
 		case r != nil && r.Array == a.Name: // something happened to it
 			r.array = a
 		case r == nil:
 			r = &record{Task: id, Name: driver.Key(d.id, string(id)), Array: a.Name, Index: i, Grace: a.Grace[i], array: a}
-			if a.job != "" {
-				r.Job = a.job + "_" + strconv.Itoa(i)
-			}
 			d.records[id] = r
 		default:
 			a.gone[i] = true // it was submitted again, by another name
+			continue
 		}
+		if r.Exit == nil && a.job != "" {
+			r.Job = a.jobOf(i)
+			if a.passed(i) {
+				r.Exit = &berth.Exit{}
+			}
+		}
+	}
+	if len(a.turns.owner) > 0 {
+		d.widenLater(a)
 	}
 }
 
@@ -331,21 +397,35 @@ func readArray(path string) (*array, error) {
 	if err != nil {
 		return nil, err
 	}
+	if whole := bytes.LastIndexByte(b, '\n') + 1; whole < len(b) { // nobody heard of what was not written whole
+		if err := os.Truncate(path, int64(whole)); err != nil {
+			return nil, err
+		}
+		b = b[:whole]
+	}
 	lines := slices.Collect(bytes.Lines(b))
 	a := &array{path: path, gone: map[int]bool{}}
 	if len(lines) == 0 || json.Unmarshal(lines[0], a) != nil || len(a.Grace) != len(a.Tasks) {
 		return nil, berth.Errorf(berth.Internal, "the record of an array of tasks at %s cannot be read", path)
 	}
+	a.turns = newTurns(len(a.Tasks))
+	a.turns.written, a.turns.synced = len(lines), -1
+	if a.turns.throttle.adopted = true; !a.Turns {
+		a.turns.throttle.most = 0
+	}
 	for _, line := range lines[1:] {
 		var e entry
 		if json.Unmarshal(line, &e) != nil {
-			return a, nil //nolint:nilerr // a line that was not written whole is the last one
+			return nil, berth.Errorf(berth.Internal, "the record of an array of tasks at %s cannot be read: %q", path, line)
 		}
 		if e.Job != "" {
 			a.job = e.Job
 		}
 		if e.Removed != nil {
 			a.gone[*e.Removed] = true
+		}
+		if len(e.Given) == 2 {
+			a.turns.given(e.Given[0], e.Given[1])
 		}
 	}
 	return a, nil

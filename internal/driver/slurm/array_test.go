@@ -20,7 +20,7 @@ func sbatch(t *testing.T, most int) (calls func() []string) {
 	text := fmt.Sprintf(`#!/bin/sh
 cat > /dev/null
 n=0
-for a in "$@"; do case $a in --array=0-*) n=${a#--array=0-};; esac; done
+for a in "$@"; do case $a in --array=0-*) n=${a#--array=0-}; n=${n%%%%%%*};; esac; done
 [ "$n" -lt %d ] || { echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy" >&2; exit 1; }
 echo "$n" >> %s/calls
 wc -l < %s/calls
@@ -41,6 +41,7 @@ func openArrays(t *testing.T, dir string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { d.(*Driver).Close() })
 	return d.(*Driver)
 }
 

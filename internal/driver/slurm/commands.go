@@ -136,13 +136,16 @@ type job struct {
 	number, name, state, why, node string
 	code                           int
 	vague                          bool // code may stand for itself or for 128 more
+	// restarts is how often Slurm has put it into its queue again. It does that to a job that may
+	// not be requeued, too, when the job's node does not answer, and cancels it then.
+	restarts int
 }
 
 // columns are those of squeue's listing, with their widths.
 var columns = []struct {
 	name  string
 	width int
-}{{"JobArrayID", 20}, {"State", 20}, {"exit_code", 12}, {"Name", 48}, {"NodeList", 80}, {"Reason", 200}}
+}{{"JobArrayID", 20}, {"State", 20}, {"exit_code", 12}, {"Name", 48}, {"NodeList", 80}, {"RestartCnt", 8}, {"Reason", 200}}
 
 // jobs lists the account's jobs, those that ended a short while ago too.
 func (c commands) jobs(ctx context.Context) ([]job, error) {
@@ -170,7 +173,8 @@ func parseJob(line string) (job, bool) {
 		fields = append(fields, strings.TrimSpace(line[:n]))
 		line = line[n:]
 	}
-	j := job{number: fields[0], state: fields[1], code: parseCode(fields[2]), name: fields[3], node: fields[4], why: fields[5]}
+	j := job{number: fields[0], state: fields[1], code: parseCode(fields[2]), name: fields[3], node: fields[4], why: fields[6]}
+	j.restarts, _ = strconv.Atoi(fields[5])
 	return j, j.number != "" && j.state != ""
 }
 
@@ -235,6 +239,20 @@ func (c commands) cancel(ctx context.Context, args ...string) error {
 	return err
 }
 
+// throttle sets how many jobs of an array may run at a time; 0 is no limit.
+func (c commands) throttle(ctx context.Context, number string, most int) error {
+	_, err := c.run(ctx, nil, "scontrol", "update", "JobId="+number, "ArrayTaskThrottle="+strconv.Itoa(most))
+	if failed, ok := errors.AsType[*commandError](err); ok {
+		for _, over := range []string{"already completed", "already completing", "invalid job id", "job/step already", "already finished"} {
+			if strings.Contains(strings.ToLower(failed.msg), over) {
+				return nil
+			}
+		}
+		return unavailable(err)
+	}
+	return err
+}
+
 // about is what a controller says of its cluster.
 type about struct {
 	name, version string
@@ -275,11 +293,32 @@ type node struct {
 	Memory int64 // bytes
 	GPUs   int
 	Down   bool
+	// Longest is how long a job of its partition may run; 0 is no limit.
+	Longest time.Duration
+}
+
+// limitOf reads a time limit as sinfo prints it: DAYS-HOURS:MINUTES:SECONDS, of which only minutes
+// and seconds need be there, or infinite.
+func limitOf(s string) time.Duration {
+	days, rest, ok := strings.Cut(s, "-")
+	if !ok {
+		days, rest = "0", s
+	}
+	seconds := 0
+	for part := range strings.SplitSeq(rest, ":") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return 0
+		}
+		seconds = 60*seconds + n
+	}
+	n, _ := strconv.Atoi(days)
+	return time.Duration(n)*24*time.Hour + time.Duration(seconds)*time.Second
 }
 
 // nodes lists the nodes of a partition, of all when it is empty.
 func (c commands) nodes(ctx context.Context, partition string) ([]node, error) {
-	args := []string{"--noheader", "--Node", "--format=%N|%c|%m|%G|%t"}
+	args := []string{"--noheader", "--Node", "--format=%N|%c|%m|%G|%t|%l"}
 	if partition != "" {
 		args = append(args, "--partition="+partition)
 	}
@@ -291,11 +330,11 @@ func (c commands) nodes(ctx context.Context, partition string) ([]node, error) {
 	seen := map[string]bool{} // a node in several partitions is listed for each
 	for line := range strings.Lines(out) {
 		f := strings.Split(strings.TrimSpace(line), "|")
-		if len(f) != 5 || seen[f[0]] {
+		if len(f) != 6 || seen[f[0]] {
 			continue
 		}
 		seen[f[0]] = true
-		var n node
+		n := node{Longest: limitOf(f[5])}
 		n.CPUs, _ = strconv.ParseFloat(strings.TrimRight(f[1], "+"), 64)
 		mb, _ := strconv.ParseInt(strings.TrimRight(f[2], "+"), 10, 64)
 		n.Memory, n.GPUs = mb<<20, gpus(f[3])

@@ -3,8 +3,11 @@
 package slurm_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -36,6 +39,7 @@ func (f *fixture) with(t *testing.T, properties string) driver.Driver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.(io.Closer).Close() })
+	f.answers(d)
 	return d
 }
 
@@ -123,5 +127,59 @@ func TestEnds(t *testing.T) {
 
 	if o := drivertest.Wait(ctx, t, limited, late.Task); o.Exit.Cause != "timeout" {
 		t.Errorf("out of time: exit %+v", o.Exit)
+	}
+}
+
+// TestNodeSilent: tasks that Slurm gives to a node which does not answer are not canceled: those of
+// an array, of which nothing has run, start again, and one with a job of its own has failed for
+// that reason.
+func TestNodeSilent(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	f := openOn(t, slurmtest.Start(t, 1, 4, "MessageTimeout=3"))
+	thaw := f.Freeze(t, "slurmd-n1")
+	all := []berth.Launch{f.launch(1, "sleep 600"), f.launch(2, "sleep 600"), f.launch(3, "sleep 600"), f.launch(4, "sleep 600")}
+	f.startAll(ctx, t, all[:1])
+	f.startAll(ctx, t, all[1:]) // the first of them by itself, and then the rest
+	files, err := filepath.Glob(filepath.Join(f.dir, "tasks", "*.array"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no array was submitted: %v", err)
+	}
+	want := map[berth.TaskID]string{}
+	for _, l := range all {
+		want[l.Task] = "lost"
+	}
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		var array struct{ Tasks []berth.TaskID }
+		if err == nil {
+			err = json.NewDecoder(bytes.NewReader(b)).Decode(&array)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range array.Tasks {
+			want[id] = "evicted"
+		}
+	}
+	if want[all[0].Task] != "lost" {
+		t.Fatalf("the task that was started by itself is in an array: %v", want)
+	}
+	for { // until Slurm has given them up
+		out, err := exec.CommandContext(ctx, "squeue", "--noheader", "--states=COMPLETING", "--array").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(string(out), "\n") == len(all) {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	thaw()
+	for _, l := range all {
+		o := drivertest.Wait(ctx, t, f.d, l.Task)
+		if o.Exit.Cause != want[l.Task] || !strings.Contains(o.Exit.Reason, "did not answer") {
+			t.Errorf("%s, of %v: %+v", l.Task, want, o.Exit)
+		}
 	}
 }

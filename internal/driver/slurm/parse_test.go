@@ -21,8 +21,8 @@ func line(values ...string) string {
 }
 
 func TestParseJob(t *testing.T) {
-	got, ok := parseJob(line("17", "PENDING", "0", "b-abc", "", "ReqNodeNotAvail, UnavailableNodes:n[1-2]"))
-	want := job{number: "17", state: "PENDING", name: "b-abc", why: "ReqNodeNotAvail, UnavailableNodes:n[1-2]"}
+	got, ok := parseJob(line("17", "PENDING", "0", "b-abc", "", "2", "ReqNodeNotAvail, UnavailableNodes:n[1-2]"))
+	want := job{number: "17", state: "PENDING", name: "b-abc", restarts: 2, why: "ReqNodeNotAvail, UnavailableNodes:n[1-2]"}
 	if !ok || got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

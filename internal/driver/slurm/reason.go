@@ -10,6 +10,7 @@ var reasons = map[string]string{
 	"Resources":                   "no node of Slurm has what it asks for free",
 	"BeginTime":                   "Slurm starts it at a later time",
 	"Dependency":                  "it depends on another job of Slurm",
+	"JobArrayTaskLimit":           "the first jobs of its array go first",
 	"JobHeldUser":                 "it is held; `scontrol release` lets it go",
 	"JobHeldAdmin":                "an administrator of Slurm holds it",
 	"Licenses":                    "a license that it asks for is not free",

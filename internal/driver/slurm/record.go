@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -125,7 +126,7 @@ func taskOf(h driver.Handle) (berth.TaskID, error) {
 func exitOf(r *record, j job) *berth.Exit {
 	e := &berth.Exit{Code: j.code}
 	switch {
-	case j.state == "COMPLETED":
+	case j.state == "COMPLETED" && !r.unasked():
 		return &berth.Exit{}
 	case r.Stop != nil:
 		e.Code, e.Cause, e.Reason = 143, r.Stop.Cause, r.Stop.Why
@@ -141,6 +142,13 @@ func exitOf(r *record, j job) *berth.Exit {
 		e.Code = -1
 	}
 	job := "Slurm's job " + r.Job
+	if j.state == "CANCELLED" && j.restarts > 0 {
+		e.Cause, e.Reason = "lost", strings.TrimSpace("its node "+cmp.Or(j.node, r.Node))+" did not answer when Slurm gave it job "+r.Job
+		if r.unasked() {
+			e.Cause = "evicted" // nothing of it has run
+		}
+		return e
+	}
 	switch j.state {
 	case "FAILED":
 		switch j.code {
@@ -173,6 +181,8 @@ func exitOf(r *record, j job) *berth.Exit {
 		e.Cause, e.Reason = "lost", "the node "+j.node+" of "+job+" failed"
 	case "CANCELLED", "REVOKED":
 		e.Cause, e.Reason = "canceled", job+" was canceled there"
+	case "COMPLETED":
+		e.Cause, e.Reason = "lost", job+" ended before it had run its task"
 	case "":
 		e.Cause, e.Reason = "lost", "Slurm does not know "+r.Name+" any more, and has no accounts of it"
 	default:

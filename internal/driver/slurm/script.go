@@ -103,12 +103,17 @@ func options(name string, w work) []string {
 	return append(out, s.Options...)
 }
 
-// taskScript is the batch script of tasks, of which each finds its launch by its index. The shell
-// does not get to the launches: the program reads them from the file that the script is in. It ends
-// where it sees home, unless that is empty. Slurm keeps the script for the account alone: it has
-// the tasks' own tokens, which are good for nothing else.
-func taskScript(hash string, all []berth.Launch, home string) ([]byte, error) {
-	out := filler(hash, all[0].Home, home).Replace(scriptText) + `exec "$program" _task --script "$0" --dir "$dir" --index "${SLURM_ARRAY_TASK_ID:-0}"` + "\n"
+// taskScript is the batch script of tasks, of which each finds its launch by its index. Those of an
+// array, which has a name, take turns. The shell does not get to the launches: the program reads
+// them from the file that the script is in. It ends where it sees home, unless that is empty. Slurm
+// keeps the script for the account alone: it has the tasks' own tokens, which are good for nothing
+// else.
+func taskScript(hash string, all []berth.Launch, home, array string) ([]byte, error) {
+	out := filler(hash, all[0].Home, home).Replace(scriptText) + `exec "$program" _task --script "$0" --dir "$dir" --index "${SLURM_ARRAY_TASK_ID:-0}"`
+	if array != "" {
+		out += " --array " + array
+	}
+	out += "\n"
 	text, err := berth.AppendLaunches([]byte(out), all)
 	if err != nil {
 		return nil, err

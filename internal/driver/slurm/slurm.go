@@ -32,11 +32,14 @@ type Driver struct {
 	site    site
 	id      string                   // tells this server's jobs from those of others
 	records map[berth.TaskID]*record // nil until they have been read
+	arrays  map[string]*array        // by name, as records
 	drop    func(error)              // ends the connection that stands; nil when there is none
 	listing listing
 
+	errands   errands
 	gathering gathering
 	maxArray  atomic.Int64 // how many tasks an array may have; 0 is not known
+	longest   atomic.Int64 // how long a job of the partition may run; 0 is no limit, or not known
 }
 
 // Open is the driver's [driver.Open].
@@ -48,7 +51,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir)}
+	d := &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir), errands: newErrands()}
 	if s.Address != "" {
 		if err := ssh.CheckAgent(c); err != nil {
 			return nil, err
@@ -301,9 +304,11 @@ func (d *Driver) Drop(why error) {
 	}
 }
 
-// Close lets go of the cluster. Its tasks run on.
+// Close lets go of the cluster, and waits until the driver does nothing there by itself any more.
+// Its tasks run on.
 func (d *Driver) Close() error {
 	d.Drop(berth.Errorf(berth.Unavailable, "the server is shutting down"))
+	d.errands.end()
 	return nil
 }
 
@@ -326,8 +331,11 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	n := &info.Nodes[0]
 	n.Name, n.OS = about.name, "linux"
 	info.MaxNodes = len(nodes)
-	down := 0
+	down, longest := 0, time.Duration(0)
 	for _, x := range nodes {
+		if x.Longest > 0 && (longest == 0 || x.Longest < longest) {
+			longest = x.Longest
+		}
 		n.CPUs += x.CPUs
 		n.Memory += x.Memory
 		n.GPUs += x.GPUs
@@ -335,6 +343,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 			down++
 		}
 	}
+	d.longest.Store(int64(longest))
 	if down > 0 {
 		info.Warnings = append(info.Warnings, strconv.Itoa(down)+" of its "+strconv.Itoa(len(nodes))+" nodes are down or drained")
 	}
@@ -345,7 +354,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 func (d *Driver) Describe() driver.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true, Distributed: true, Gangs: true}
+	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true, Distributed: true, Gangs: true, Turns: true}
 }
 
 // load reads the records that an earlier server left. The mutex is held.
@@ -382,6 +391,10 @@ func (d *Driver) load() error {
 			records[id] = r
 		}
 	}
-	d.records = records
-	return d.loadArrays()
+	d.records, d.arrays = records, map[string]*array{}
+	if err := d.loadArrays(); err != nil {
+		d.records = nil
+		return err
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +53,14 @@ type fixture struct {
 	logs    map[string][]byte
 	fetched int // how often the program was
 	blobs   *blobtest.Server
+	turners []driver.Turner
+}
+
+// answers has runners ask a driver for their next task, before those that were there.
+func (f *fixture) answers(d driver.Driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.turners = append(f.turners, d.(driver.Turner))
 }
 
 const document = `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"slurm"}}}`
@@ -81,6 +90,7 @@ func (f *fixture) reopen(t *testing.T) driver.Driver {
 	}
 	t.Cleanup(func() { d.(io.Closer).Close() })
 	f.d = d
+	f.answers(d)
 	return d
 }
 
@@ -98,6 +108,10 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b, _ := io.ReadAll(r.Body)
+	if strings.HasSuffix(r.URL.Path, "/turn") {
+		f.turn(w, r, b)
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if id, ok := strings.CutPrefix(r.URL.Path, "/runner/v1/tasks/"); ok {
@@ -114,6 +128,27 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprint(w, "{}")
+}
+
+// turn answers a runner as the server does.
+func (f *fixture) turn(w http.ResponseWriter, r *http.Request, b []byte) {
+	id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/runner/v1/tasks/"), "/turn")
+	var ask berth.Turn
+	err := json.Unmarshal(b, &ask)
+	var answer berth.TurnAnswer
+	f.mu.Lock()
+	turners := slices.Clone(f.turners)
+	f.mu.Unlock()
+	for i := len(turners) - 1; i >= 0 && err == nil; i-- { // one that does not know the array has no turn
+		if answer, err = turners[i].Turn(r.Context(), berth.TaskID(id), ask); answer.Task != berth.NoTurn {
+			break
+		}
+	}
+	if err != nil {
+		http.Error(w, err.Error(), berth.CodeOf(err).HTTPStatus())
+		return
+	}
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func (f *fixture) log(l berth.Launch) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,7 +84,11 @@ func (d *Driver) start(ctx context.Context, fresh *record, submit func(context.C
 	r.busy = nil
 	if err == nil {
 		r.Job, r.submitted = number, time.Now()
-		if r.array != nil && r.array.job != "" {
+		if a := r.array; a != nil {
+			if err := a.found(number); err != nil {
+				return err
+			}
+			r.Job = a.jobOf(r.Index)
 			return nil // the array's file has it
 		}
 		return d.save(r)
@@ -187,10 +192,15 @@ func (d *Driver) numberOf(ctx context.Context, r *record) (string, error) {
 
 // list is what Slurm says of the account's jobs, and when it was asked.
 func (d *Driver) list(ctx context.Context) ([]job, time.Time, error) {
+	return d.listWithin(ctx, mostListingAge)
+}
+
+// listWithin is list, of an age at most.
+func (d *Driver) listWithin(ctx context.Context, most time.Duration) ([]job, time.Time, error) {
 	l := &d.listing
 	l.fetching.Lock()
 	defer l.fetching.Unlock()
-	if time.Since(l.at) < min(max(listingAge, time.Duration(len(l.jobs))*listingPerJob), mostListingAge) {
+	if time.Since(l.at) < min(max(listingAge, time.Duration(len(l.jobs))*listingPerJob), most) {
 		return l.jobs, l.at, nil
 	}
 	at := time.Now()
@@ -241,6 +251,11 @@ func (d *Driver) refresh(ctx context.Context) error {
 				continue
 			}
 			r.Job = j.number
+			if r.array != nil {
+				if err := r.array.found(j.number); err != nil {
+					return err
+				}
+			}
 		}
 		if j.number == "" {
 			err = d.missing(ctx, r, at)
@@ -264,7 +279,7 @@ func (d *Driver) observed() []driver.Observed {
 		o := driver.Observed{Task: id, Handle: handle(id), State: berth.TaskPlaced, Node: r.Node, Exit: r.Exit, Why: r.why}
 		switch {
 		case r.Exit != nil:
-			o.State, o.Why = berth.TaskDone, ""
+			o.State, o.Why, o.Final = berth.TaskDone, "", len(r.Others) == 0
 		case r.state != "":
 			o.State = r.state
 		}
@@ -306,7 +321,7 @@ func (d *Driver) missing(ctx context.Context, r *record, at time.Time) error {
 	d.mu.Unlock()
 	j, kept, err := d.slurm.past(ctx, number)
 	d.mu.Lock()
-	if err != nil || r.Exit != nil {
+	if err != nil || r.Exit != nil || r.Job != number { // it was given to another job meanwhile
 		return err
 	}
 	if s, _ := stateOf(j); j.state != "" && s != berth.TaskDone || j.state == "" && kept && time.Since(r.gone) < accountsTime {
@@ -366,11 +381,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error
 	number := r.Job
 	r.pressed = time.Now()
 	d.mu.Unlock()
-	err = d.slurm.cancel(ctx, "--state=PENDING", number)
-	if err == nil {
-		err = d.slurm.signal(ctx, number, "USR1")
-	}
-	time.AfterFunc(grace, func() {
+	err = d.ask(ctx, number)
+	d.errands.after(grace, func(context.Context) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if r.Exit == nil {
@@ -380,6 +392,23 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error
 	})
 	d.mu.Lock()
 	return err
+}
+
+// ask cancels a job that waits, and asks one that runs to stop.
+func (d *Driver) ask(ctx context.Context, number string) error {
+	if strings.Contains(number, "_") {
+		// With --state=PENDING, scancel would cancel all jobs of the array that wait.
+		jobs, _, err := d.listWithin(ctx, listingAge)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(jobs, func(j job) bool { return j.number == number && j.state == "PENDING" }) {
+			return d.slurm.cancel(ctx, number)
+		}
+	} else if err := d.slurm.cancel(ctx, "--state=PENDING", number); err != nil {
+		return err
+	}
+	return d.slurm.signal(ctx, number, "USR1")
 }
 
 // press asks again a task that was asked to stop, ends it at once when its grace is over, and ends
@@ -396,13 +425,11 @@ func (d *Driver) press(r *record) {
 	case late >= 0:
 		args[1] = "--signal=USR2"
 	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-		defer cancel()
-		if err := d.slurm.cancel(ctx, args...); err != nil {
+	d.errands.after(0, func(ctx context.Context) {
+		if err := d.slurm.cancel(ctx, args...); err != nil && ctx.Err() == nil {
 			d.log.Warn("a job of Slurm was not asked to stop", "job", r.Name, "err", err)
 		}
-	}()
+	})
 }
 
 // Remove is [driver.Driver.Remove].

@@ -342,11 +342,25 @@ func (p *Pool) Start(ctx context.Context, l berth.Launch) (driver.Handle, error)
 	if m == nil {
 		return "", berth.Errorf(berth.Invalid, "the pool has no machine %q", l.Node)
 	}
+	if l.GPUCount == 0 && !l.NoGPU {
+		l.GPUCount = p.share(m)
+	}
 	h, err := m.d.Start(ctx, l)
 	if errors.Is(err, errAway) {
 		return "", &driver.Unsent{Err: berth.Errorf(berth.Unavailable, "machine %s is not connected: %s", m.name, p.awayOf(m))}
 	}
 	return poolHandle(m.name, h), err
+}
+
+// share is how many GPUs a job has that does not say how many it needs, 0 for all: a machine that
+// runs several jobs at once divides them.
+func (p *Pool) share(m *member) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := slots(p.jobs, m.info); n > 1 && m.info.GPUs > 0 {
+		return max(1, m.info.GPUs/n)
+	}
+	return 0
 }
 
 func (p *Pool) awayOf(m *member) string {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -28,12 +29,16 @@ type pool struct {
 	dir  string
 	d    driver.Driver
 	now  *driver.Connection
+	more map[string]any // in its document
 }
 
-func openTwo(t *testing.T) *pool {
+func openTwo(t *testing.T) *pool { return openWith(t, open) }
+
+// openWith is openTwo with a second machine that is made otherwise.
+func openWith(t *testing.T, second func(*testing.T) *far) *pool {
 	t.Helper()
 	p := &pool{dir: t.TempDir()} // removed after the agents are gone
-	p.a, p.b = open(t), open(t)
+	p.a, p.b = open(t), second(t)
 	p.a.dir, p.b.dir = filepath.Join(p.dir, driver.Key("a")), filepath.Join(p.dir, driver.Key("b"))
 	p.b.sshd.Trust(p.a.sshd.Client())
 	p.reopen(t)
@@ -59,7 +64,7 @@ func (p *pool) document(more map[string]any) []byte {
 
 func (p *pool) reopen(t *testing.T) driver.Driver {
 	t.Helper()
-	d, err := ssh.Open(p.a.config(p.dir, p.document(nil)))
+	d, err := ssh.Open(p.a.config(p.dir, p.document(p.more)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +74,7 @@ func (p *pool) reopen(t *testing.T) driver.Driver {
 }
 
 func (p *pool) access() driver.Access {
-	return driver.Access{Properties: p.document(nil), Secrets: map[string]string{"properties.administratorAccount.privateKeyData": p.a.key}}
+	return driver.Access{Properties: p.document(p.more), Secrets: map[string]string{"properties.administratorAccount.privateKeyData": p.a.key}}
 }
 
 func (p *pool) connect(t *testing.T) {
@@ -187,6 +192,86 @@ func TestPoolLosesMachines(t *testing.T) {
 		}
 	case <-time.After(2 * time.Minute):
 		t.Error("the connection of a pool without machines stands")
+	}
+}
+
+// TestPoolDiskFull: a machine without any room on its disk does not take a task, and says why; the
+// others go on, and so does it once there is room, with the same task.
+func TestPoolDiskFull(t *testing.T) {
+	var fill, free func()
+	p := openWith(t, func(t *testing.T) *far {
+		home, err := os.MkdirTemp("", "bf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill, free = drivertest.SmallDisk(t, home, "4m")
+		f := openIn(t, home)
+		withPrograms(t, home)
+		return f
+	})
+	p.connect(t)
+	p.until(t, "both", both)
+	run := func(n int, node, command string) (*berth.Exit, error) {
+		l := p.a.launch(n, command)
+		l.Node = node
+		if _, err := p.d.Start(t.Context(), l); err != nil {
+			return nil, err
+		}
+		return drivertest.Wait(t.Context(), t, p.d, l.Task).Exit, nil
+	}
+	fill()
+	if exit, err := run(1, "b", "echo x"); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "no space left on device") {
+		t.Errorf("on a full disk: %+v, %v", exit, err)
+	}
+	if all, err := p.d.Observe(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after the task was not taken: %+v, %v", all, err)
+	}
+	if exit, err := run(2, "a", "true"); err != nil || !exit.OK() {
+		t.Errorf("on the other machine: %+v, %v", exit, err)
+	}
+	free()
+	for {
+		exit, err := run(1, "b", "echo x")
+		if err == nil && exit.OK() {
+			break
+		}
+		if err == nil || berth.CodeOf(err) != berth.Unavailable {
+			t.Fatalf("with room on the disk: %+v, %v", exit, err)
+		}
+	}
+}
+
+// TestPoolGPUs: a machine with GPUs runs as many jobs as it has, each with one of its own. A
+// program in the place of nvidia-smi tells of two.
+func TestPoolGPUs(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "nvidia-smi"), []byte("#!/bin/sh\nfor i in 0 1; do echo $i, NVIDIA H200, 143771; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	p := openTwo(t)
+	p.more = map[string]any{"jobsPerNode": "auto"}
+	p.reopen(t)
+	p.connect(t)
+	p.until(t, "both", both)
+	info, err := p.d.Probe(t.Context())
+	if err != nil || info.Nodes[0].GPUs != 2 || info.Nodes[0].Slots != 2 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	var seen []string
+	for n := range 2 {
+		l := p.a.launch(n+1, `echo "GPU $CUDA_VISIBLE_DEVICES"; sleep 600`)
+		l.Node = "a"
+		if _, err := p.d.Start(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		for p.a.log(l) == "" && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		seen = append(seen, strings.TrimSpace(p.a.log(l)))
+	}
+	if !slices.Equal(seen, []string{"GPU 0", "GPU 1"}) {
+		t.Errorf("the jobs see %q", seen)
 	}
 }
 

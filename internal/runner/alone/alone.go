@@ -1,7 +1,8 @@
 //go:build unix
 
 // Package alone runs one task in a process that a queueing system started, such as a batch job of
-// Slurm. The process ends as the command did, once the server has been told.
+// Slurm, or several tasks of an array in turn. The process ends as the last command did, once the
+// server has been told.
 package alone
 
 import (
@@ -49,8 +50,8 @@ const hurriedReport = 5 * time.Second
 const sweepTime = 2 * time.Second
 
 // Main is the hidden command `_task --dir DIR [--container|--lead|--member]`, or `_task --script
-// FILE [--dir DIR] [--index N]`. It returns the exit code of the process: [berth.ExitRunner] when
-// the task could not be run.
+// FILE [--dir DIR] [--index N] [--array NAME]`. It returns the exit code of the process:
+// [berth.ExitRunner] when the task could not be run.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
@@ -67,6 +68,7 @@ func Main(ctx context.Context, args []string) int {
 	joins := flags.Bool("member", false, "the launch comes from the leader, see member")
 	script := flags.String("script", "", "file that the launch is in, see berth.ReadLaunch; a directory is made where none is given")
 	index := flags.Int("index", 0, "which of the launches in the script it is")
+	inArray := flags.String("array", "", "the name of the array that the launches in the script are, of which the server says which is next")
 	if err := flags.Parse(args); err != nil || *dir == "" && *script == "" {
 		log.Error("usage: _task --dir DIR, or _task --script FILE")
 		return 2
@@ -90,7 +92,14 @@ func Main(ctx context.Context, args []string) int {
 		m, l, err = newMember()
 	case *script != "":
 		var text []byte
-		if text, err = os.ReadFile(*script); err == nil {
+		if text, err = os.ReadFile(*script); err == nil && *inArray != "" {
+			end := array{name: *inArray, script: text, index: *index, dir: *dir, origin: origin, log: log}.run(ctx)
+			if err := cache.RemoveAll(*dir); err != nil {
+				log.Warn("the directory of the task is left behind", "dir", *dir, "err", err)
+			}
+			return end
+		}
+		if err == nil {
 			l, err = berth.ReadLaunch(text, *index)
 		}
 	default:
@@ -149,59 +158,114 @@ func code(e berth.Exit) int {
 // run runs a task, of a gang where m is set. known says that the server was told how it ended, or
 // is told by the queueing system.
 func run(ctx context.Context, l berth.Launch, m *member, dir string, container bool, log *slog.Logger) (exit berth.Exit, known bool, err error) {
-	control := new(runner.Control)
-	asked := watchSignals(control)
-	defer asked.ignore()
-	if m != nil {
-		go m.listen(asked)
-	}
-	home, err := runner.NewHTTPHome(l.Home.URL, l.Home.CA)
+	w, err := newWorker(ctx, l, dir, log)
 	if err != nil {
 		return exit, false, err
 	}
-	defer home.Close()
-	told := make(chan struct{})
-	reporter := runner.NewReporter(home, runner.ReporterOptions{
+	defer w.close()
+	if m != nil {
+		go m.listen(w.asked)
+	}
+	return w.run(ctx, l, container)
+}
+
+// worker runs tasks that reach the server in the same way, one after the other.
+type worker struct {
+	log      *slog.Logger
+	asked    *signals
+	home     *runner.HTTPHome
+	reporter *runner.Reporter
+	stop     func() // ends the reporter, and waits for it
+	options  runner.Options
+
+	mu   sync.Mutex
+	task berth.TaskID  // that runs
+	told chan struct{} // closed when the server was told that it has ended
+}
+
+// newWorker makes the worker of a task and those like it. From here on signals are taken.
+func newWorker(ctx context.Context, l berth.Launch, dir string, log *slog.Logger) (*worker, error) {
+	w := &worker{log: log, asked: watchSignals()}
+	var err error
+	if w.home, err = runner.NewHTTPHome(l.Home.URL, l.Home.CA); err != nil {
+		w.asked.ignore()
+		return nil, err
+	}
+	w.reporter = runner.NewReporter(w.home, runner.ReporterOptions{
 		Delivered: func(r berth.Report) {
 			if r.State == berth.TaskDone {
-				close(told)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if r.Task == w.task {
+					close(w.told)
+				}
 			}
 		},
-		Stop: func(berth.TaskID) { control.Stop(runner.Stop{}) },
-		Log:  log,
+		Stop: func(id berth.TaskID) {
+			w.mu.Lock() // until it is asked, so that it cannot be the next task that is
+			defer w.mu.Unlock()
+			if id == w.task {
+				w.asked.forward(runner.Stop{})
+			}
+		},
+		Log: log,
 	})
-	sending, stop := context.WithCancel(ctx)
-	defer stop()
-	go reporter.Run(sending)
-	o, err := options(l, dir, log)
-	if err != nil {
-		return exit, false, err
+	sending, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { w.reporter.Run(sending) })
+	w.stop = func() {
+		cancel()
+		running.Wait()
 	}
-	o.Home, o.Control = home, control
+	if w.options, err = options(l, dir, log); err != nil {
+		w.close()
+		return nil, err
+	}
+	w.options.Home = w.home
+	w.options.Report = func(r berth.Report) {
+		if r.State != berth.TaskDone || !w.asked.ended.Load() {
+			w.reporter.Send(sending, r)
+		}
+	}
+	return w, nil
+}
+
+func (w *worker) close() {
+	w.stop()
+	w.home.Close()
+	w.asked.ignore()
+}
+
+// run runs a task. known says that the server was told how it ended, or is told by the queueing
+// system.
+func (w *worker) run(ctx context.Context, l berth.Launch, container bool) (exit berth.Exit, known bool, err error) {
+	o := w.options
+	o.Control, o.Base = new(runner.Control), environ(!mpi(l))
+	told := make(chan struct{})
+	w.mu.Lock()
+	w.task, w.told = l.Task, told
+	w.mu.Unlock()
+	w.asked.attach(o.Control)
+	defer w.asked.attach(nil)
 	if container {
 		o.Base, l.ShmSize = os.Environ(), "" // its container has the shared memory that it asks for
 	}
-	o.Report = func(r berth.Report) {
-		if r.State != berth.TaskDone || !asked.ended.Load() {
-			reporter.Send(sending, r)
-		}
-	}
-	if err := awaitPeers(ctx, l, asked.hurry); err != nil {
+	if err := awaitPeers(ctx, l, w.asked.hurry); err != nil {
 		return exit, false, err
 	}
 	exit, err = runner.Run(ctx, l, o)
-	if err != nil || asked.ended.Load() {
+	if err != nil || w.asked.ended.Load() {
 		return exit, err == nil, err
 	}
 	patience := time.After(lastReport)
-	for hurry := asked.hurry; ; {
+	for hurry := w.asked.hurry; ; {
 		select {
 		case <-told:
 			return exit, true, nil
 		case <-hurry:
 			hurry, patience = nil, time.After(hurriedReport)
 		case <-patience:
-			log.Error("the server could not be told how the task ended")
+			w.log.Error("the server could not be told how the task ended")
 			return exit, false, nil
 		}
 	}
@@ -209,7 +273,7 @@ func run(ctx context.Context, l berth.Launch, m *member, dir string, container b
 
 // options is what the task works with, but for what reaches the server.
 func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, error) {
-	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: environ(!mpi(l))}
+	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log}
 	kept, err := NodeDir()
 	if err != nil {
 		log.Warn("nothing is kept for later tasks", "err", err)
@@ -284,30 +348,71 @@ type signals struct {
 	hurry chan struct{} // closed when there is no time left to wait for the server
 	stop  chan struct{}
 	in    chan os.Signal
+
+	mu      sync.Mutex
+	control *runner.Control // of the task that runs
+	waiting *runner.Stop    // what came when none did, and is for the next one
+	stopped bool            // the task that runs was asked to stop by a signal
 }
 
-// watchSignals passes signals on to the task, until ignore is called.
-func watchSignals(c *runner.Control) *signals {
+// attach has a task get what comes from now on, and what waits; nil is none.
+func (s *signals) attach(c *runner.Control) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.control = c
+	if c == nil {
+		return
+	}
+	s.stopped = s.waiting != nil
+	if s.waiting != nil {
+		c.Stop(*s.waiting)
+		s.waiting = nil
+	}
+}
+
+// forward asks the task that runs to stop.
+func (s *signals) forward(ask runner.Stop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.control != nil {
+		s.control.Stop(ask)
+	}
+}
+
+// onSignal asks the task that runs to stop, or the next one. Of signals that were taken before only
+// those that say so are heard again.
+func (s *signals) onSignal(ask runner.Stop, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.control == nil:
+		s.waiting = &ask
+	case s.stopped && !again: // its grace goes on
+	default:
+		s.stopped = true
+		s.control.Stop(ask)
+	}
+}
+
+// watchSignals passes signals on to the tasks, see attach, until ignore is called.
+func watchSignals() *signals {
 	s := &signals{hurry: make(chan struct{}), stop: make(chan struct{}), in: make(chan os.Signal, 4)}
 	signal.Notify(s.in, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
 	hurry := sync.OnceFunc(func() { close(s.hurry) })
 	go func() {
-		for asked := false; ; {
-			var ask runner.Stop
+		for {
 			select {
 			case got := <-s.in:
-				switch {
-				case got == syscall.SIGUSR2:
+				var ask runner.Stop
+				switch got {
+				case syscall.SIGUSR2:
 					ask.Grace = time.Millisecond
 					hurry()
-				case got == syscall.SIGTERM:
+				case syscall.SIGTERM:
 					s.ended.Store(true)
 					hurry()
-				case asked: // its grace goes on
-					continue
 				}
-				asked = true
-				c.Stop(ask)
+				s.onSignal(ask, got != syscall.SIGUSR1)
 			case <-s.stop:
 				return
 			}

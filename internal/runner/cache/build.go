@@ -247,7 +247,7 @@ func (c *Cache) keep(f *berth.TreeFile, from string) error {
 		return err
 	}
 	if size != f.Size || sum != f.Hash {
-		return berth.Errorf(berth.Unavailable, "%s does not match its manifest: got %d bytes with hash %s, want %d with %s", f.Path, size, sum, f.Size, f.Hash)
+		return berth.Errorf(berth.Unavailable, "%s does not match its manifest: got %d bytes with hash %s, want %d with %s; it is damaged where it came from, and has to be restored there", f.Path, size, sum, f.Size, f.Hash)
 	}
 	to := c.content(f)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {

@@ -171,11 +171,26 @@ type Use struct {
 	// Warnings are what people should know: that something was found altered and was fetched again.
 	Warnings []string
 	hold     *os.File
+	was      fs.FileInfo // the folder, when it was taken
 	cache    *Cache
 }
 
 // Hold is the open file that keeps the tree here, for a command to inherit.
 func (u *Use) Hold() *os.File { return u.hold }
+
+// Lost says what became of the folder of a tree that was read as it is, although it is in use: it
+// was deleted, or names in it were; empty where it is as it was. Folders below it are not looked
+// at.
+func (u *Use) Lost() string {
+	now, err := os.Stat(u.Dir)
+	switch {
+	case err != nil || u.was == nil || !os.SameFile(u.was, now):
+		return "the cached folder was deleted or discarded on the node while the command ran"
+	case !now.ModTime().Equal(u.was.ModTime()):
+		return "names in the cached folder were added or deleted on the node while the command ran"
+	}
+	return ""
+}
 
 // Close lets eviction take the tree.
 func (u *Use) Close() {
@@ -286,11 +301,15 @@ func (c *Cache) hold(key string) (*Use, error) {
 		f.Close()
 		return nil, nil //nolint:nilerr // then it is not there
 	}
+	was, err := os.Stat(filepath.Join(dir, "files"))
+	if err != nil {
+		was = nil // whoever checks the tree finds out
+	}
 	if time.Since(here.ModTime()) > time.Minute { // eviction takes the one that was used longest ago
 		now := time.Now()
 		_ = os.Chtimes(dir, now, now)
 	}
-	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f, cache: c}, nil
+	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f, was: was, cache: c}, nil
 }
 
 // open is a tree that is here, after a look at it; nil when it is not, or was altered and is

@@ -91,7 +91,7 @@ func (c *Cache) evictTree(key string) bool {
 		return false
 	}
 	defer f.Close()
-	if !lockAlone(f) {
+	if !lockExclusive(f) {
 		return false
 	}
 	old := c.path("tmp", oldPrefix+filepath.Base(c.temp()))
@@ -115,7 +115,7 @@ func (c *Cache) sweepTemps() {
 		path := c.path("tmp", e.Name())
 		if strings.HasPrefix(e.Name(), oldPrefix) {
 			if f, err := os.Open(path); err == nil {
-				if lockAlone(f) {
+				if lockExclusive(f) {
 					_ = RemoveAll(path)
 				}
 				f.Close()

@@ -18,8 +18,8 @@ func lockShared(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// lockAlone says whether nobody uses a tree, and keeps it so.
-func lockAlone(f *os.File) bool {
+// lockExclusive says whether nobody uses a tree, and keeps it so.
+func lockExclusive(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 

@@ -12,7 +12,7 @@ func lockShared(*os.File) (bool, error) {
 	return false, berth.Errorf(berth.Unsupported, "folders are not cached on this system")
 }
 
-func lockAlone(*os.File) bool { return false }
+func lockExclusive(*os.File) bool { return false }
 
 func alive(int) bool { return true }
 

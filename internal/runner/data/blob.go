@@ -20,29 +20,21 @@ type folder struct {
 	query  string // the signature
 }
 
-// parse reads the URL of a folder: https://ACCOUNT.blob.…/CONTAINER/PATH?SIGNATURE, or with the
-// account in the path, https://HOST/ACCOUNT/CONTAINER/PATH?SIGNATURE, as servers have it that go by
-// an address.
+// parse reads the URL of a folder, see berth.BlobFolder; its query is the signature.
 func parse(rawURL string) (folder, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return folder{}, berth.Errorf(berth.Invalid, "%s is not the URL of a folder", Clean(rawURL))
 	}
-	segments := 2
-	if strings.Contains(u.Hostname(), ".blob.") {
-		segments = 1
-	}
-	parts := strings.SplitN(strings.TrimPrefix(u.Path, "/"), "/", segments+1)
-	if len(parts) < segments || parts[segments-1] == "" {
-		return folder{}, berth.Errorf(berth.Invalid, "%s has no container name", Clean(rawURL))
+	container, path, err := berth.BlobFolder(u)
+	if err != nil {
+		return folder{}, err
 	}
 	f := folder{query: u.RawQuery}
-	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.Join(parts[:segments], "/")}
+	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + container}
 	f.base = base.String()
-	if len(parts) > segments {
-		if p := strings.Trim(parts[segments], "/"); p != "" {
-			f.prefix = p + "/"
-		}
+	if p := strings.Trim(path, "/"); p != "" {
+		f.prefix = p + "/"
 	}
 	return f, nil
 }
@@ -154,7 +146,7 @@ func (c *Client) do(ctx context.Context, method, u string, header http.Header, b
 		if changed := new(Changed); errors.As(err, &changed) {
 			return nil, changed
 		}
-		return nil, berth.Errorf(berth.Unavailable, "%w", err)
+		return nil, unreachable(req.URL.Host, err)
 	}
 	if res.StatusCode/100 == 2 {
 		return res, nil

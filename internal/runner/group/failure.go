@@ -14,8 +14,22 @@ const (
 	failureLen  = 300
 )
 
-// LastError is the line of a log that says what went wrong, "" when none does.
-func LastError(path string) string {
+// LastError is the line of the log of a program that ended with code which says what went wrong, ""
+// when none does. With code 1 end sys.exit("text") and the like, which only print the text: then it
+// is the last line, and says so.
+func LastError(path string, code int) string {
+	tail := readTail(path)
+	line := failureLine(tail)
+	if line == "" && code == 1 {
+		if line = lastLine(tail); line != "" {
+			line = "its last line was: " + line
+		}
+	}
+	return line
+}
+
+// readTail reads the end of a log.
+func readTail(path string) string {
 	// The command may be able to write where logs are: neither is a link followed nor a pipe waited
 	// for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -31,8 +45,25 @@ func LastError(path string) string {
 	if err != nil {
 		return ""
 	}
-	return failureLine(string(tail))
+	return string(tail)
 }
+
+// lastLine is the last line that has text, "" when it is one of the runner's own.
+func lastLine(tail string) string {
+	lines := strings.Split(strings.ReplaceAll(tail, "\r\n", "\n"), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line := oneLine(lines[i]); line != "" {
+			if strings.HasPrefix(line, "berth: ") {
+				return ""
+			}
+			return line
+		}
+	}
+	return ""
+}
+
+// traceback begins what Python says of an exception.
+const traceback = "Traceback (most recent call last)"
 
 // failureLine is the line of a program's last output that says what went wrong: the end of Python's
 // last traceback, or else the last line that has the words with which shells, compilers, R, Julia
@@ -40,7 +71,12 @@ func LastError(path string) string {
 func failureLine(tail string) string {
 	lines := strings.Split(strings.ReplaceAll(tail, "\r\n", "\n"), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
-		if strings.HasPrefix(lines[i], "Traceback (most recent call last)") {
+		if strings.HasPrefix(lines[i], "  + Exception Group "+traceback) {
+			if line := groupLine(lines[i+1:]); line != "" {
+				return oneLine(line)
+			}
+		}
+		if strings.HasPrefix(lines[i], traceback) {
 			for _, l := range lines[i+1:] {
 				if l != "" && l[0] != ' ' {
 					return oneLine(l)
@@ -53,6 +89,11 @@ func failureLine(tail string) string {
 			continue
 		}
 		line := strings.TrimSpace(lines[i])
+		if shell, rest, ok := strings.Cut(line, ": line "); ok && strings.HasSuffix(shell, "bash") {
+			if _, said, ok := strings.Cut(rest, ": "); ok {
+				line = said
+			}
+		}
 		if strings.HasSuffix(line, ":") && i+1 < len(lines) { // R and others go on in the next
 			line += " " + strings.TrimSpace(lines[i+1])
 		}
@@ -61,11 +102,28 @@ func failureLine(tail string) string {
 	return ""
 }
 
+// groupLine is what the lines after the beginning of Python's traceback of a group of exceptions
+// say: the group, and the first of its exceptions.
+func groupLine(lines []string) string {
+	group := ""
+	for _, l := range lines {
+		edge, said, ok := strings.Cut(l, "| ")
+		switch {
+		case !ok || strings.TrimSpace(edge) != "" || said == "" || said[0] == ' ' || strings.HasPrefix(said, traceback):
+		case group == "":
+			group = said
+		default:
+			return group + ": " + said
+		}
+	}
+	return group
+}
+
 // saysFailure says whether a line tells that something failed.
 func saysFailure(line string) bool {
 	for _, words := range []string{
 		"Error:", "error:", "ERROR:", "Error in ", "Exception:", "exception:", "fatal:", "Fatal:", "FATAL", "panic:", "panicked at",
-		"command not found", ": not found", "No such file or directory", "Permission denied", "Segmentation fault",
+		"command not found", ": not found", "No such file or directory", "Permission denied", "Is a directory", "Segmentation fault",
 	} {
 		if strings.Contains(line, words) {
 			return true

@@ -140,7 +140,7 @@ func wait(cmd *exec.Cmd, rank int, log string) ended {
 	}
 	e := ended{Rank: rank, Code: cmd.ProcessState.ExitCode()}
 	if !e.ok() {
-		e.Line = LastError(log)
+		e.Line = LastError(log, e.Code)
 	}
 	return e
 }

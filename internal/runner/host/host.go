@@ -51,7 +51,8 @@ type Status struct {
 	Task  berth.TaskID    `json:"task"`
 	State berth.TaskState `json:"state"`
 	Exit  *berth.Exit     `json:"exit,omitempty"`
-	PID   int             `json:"pid,omitempty"` // of the command's first process, while it runs on the machine itself
+	PID   int             `json:"pid,omitempty"`  // of the command's first process, while it runs on the machine itself
+	GPUs  []int           `json:"gpus,omitempty"` // that it was given
 	// Reported says that the server has taken the report of the end.
 	Reported bool `json:"reported,omitempty"`
 }

@@ -67,7 +67,7 @@ func (w *worker) list() []Status {
 	defer w.mu.Unlock()
 	all := make([]Status, 0, len(w.jobs))
 	for id, j := range w.jobs {
-		all = append(all, Status{Task: id, State: j.state, Exit: j.exit, PID: j.pid, Reported: j.reported})
+		all = append(all, Status{Task: id, State: j.state, Exit: j.exit, PID: j.pid, GPUs: j.launch.GPUs, Reported: j.reported})
 	}
 	return all
 }

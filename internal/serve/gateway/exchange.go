@@ -376,6 +376,7 @@ func (x *exchange) passSmall(ctx context.Context, c *conn, s *slot, a *answer) (
 	if x.kept != nil {
 		x.kept.Response, x.kept.ResponseType, x.kept.Status = bytes.Clone(body), a.get("Content-Type"), a.status
 	}
+	body = x.errorForAzure(a, body)
 	x.begin(a)
 	if len(body) > 0 {
 		_, err := x.w.Write(body)

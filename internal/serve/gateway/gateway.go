@@ -68,7 +68,7 @@ type Gateway struct {
 
 // New returns a Gateway whose table is empty until Run.
 func New(o Options) *Gateway {
-	g := &Gateway{o: o, table: route{endpoints: map[key]*endpoint{}, pools: map[[3]string]*pool{}, marks: map[string]string{}}}
+	g := &Gateway{o: o, table: route{endpoints: map[key]*endpoint{}, pools: map[[3]string]*pool{}, marks: map[string]string{}, replicas: map[replicaKey]*pool{}}}
 	g.http2 = g.newHTTP2()
 	return g
 }
@@ -94,12 +94,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("X-Ms-Client-Request-Id")
 	}
 	if !isToken(r.Method) { // HTTP/2 lets any text through, and the request line for a worker has it
-		refuse(w, http.StatusBadRequest, "BadRequest", "the method of the request is not one of HTTP")
+		refuse(w, r, http.StatusBadRequest, "BadRequest", "the method of the request is not one of HTTP")
 		return
 	}
 	k, rest, ok := g.find(r)
 	if !ok {
-		refuse(w, http.StatusNotFound, "NotFound", "there is no endpoint at this address: it is "+berth.EndpointRoot+"SUBSCRIPTION/GROUP/WORKSPACE/ENDPOINT/score")
+		refuse(w, r, http.StatusNotFound, "NotFound", "there is no endpoint at this address: it is "+berth.EndpointRoot+"SUBSCRIPTION/GROUP/WORKSPACE/ENDPOINT/score")
 		return
 	}
 	e, d, not := g.route(k, r)
@@ -107,7 +107,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// What was changed this moment is read before it is refused: the table hears of it later.
 		if err := g.load(r.Context(), k); err != nil {
 			g.o.Log.Error("endpoint not read", "err", err)
-			refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", "the endpoint cannot be read at the moment; try again")
+			refuse(w, r, http.StatusServiceUnavailable, "ServiceUnavailable", "the endpoint cannot be read at the moment; try again")
 			return
 		}
 		e, d, not = g.route(k, r)
@@ -116,7 +116,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if not.status == http.StatusUnauthorized {
 			h.Set("WWW-Authenticate", "Bearer")
 		}
-		refuse(w, not.status, not.code, not.message)
+		refuse(w, r, not.status, not.code, not.message)
 		return
 	}
 	begun := time.Now()
@@ -132,12 +132,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if d.stopped && !d.pool.ready() {
 		x.status = http.StatusServiceUnavailable
-		refuse(w, x.status, "NoReplica", "deployment "+d.name+" is stopped: its instance_count is 0")
+		refuse(w, r, x.status, "NoReplica", "deployment "+d.name+" is stopped: its instance_count is 0")
 		return
 	}
 	if err := x.buffer(); err != nil {
 		x.status = http.StatusBadRequest
-		refuse(w, http.StatusBadRequest, "BadRequest", "the body of the request could not be read: "+err.Error())
+		refuse(w, r, http.StatusBadRequest, "BadRequest", "the body of the request could not be read: "+err.Error())
 		return
 	}
 	x.mirror(e)
@@ -298,7 +298,7 @@ func (x *exchange) failed(err error) {
 	h.Set(berth.DeploymentHeader, x.d.name)
 	refuse := func(status int, code, message string) {
 		x.status = status
-		refuse(x.w, status, code, message)
+		refuse(x.w, x.r, status, code, message)
 	}
 	dead := new(failure)
 	switch {
@@ -331,7 +331,11 @@ func (x *exchange) failed(err error) {
 const statusClosed = 499
 
 // refuse answers in the form that Azure's clients can read.
-func refuse(w http.ResponseWriter, status int, code, message string) {
+func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
+	if isGRPC(r) {
+		refuseGRPC(w, status, message)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	b, err := json.Marshal(map[string]any{"error": map[string]string{"code": code, "message": message}, "message": message})

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,8 +26,45 @@ type slotKey struct{}
 var errNoHTTP2 = errors.New("the replica does not speak HTTP/2")
 
 // isGRPC says whether a request is one of gRPC, which needs HTTP/2 all the way.
-func (x *exchange) isGRPC() bool {
-	return x.r.ProtoMajor == 2 && strings.HasPrefix(x.r.Header.Get("Content-Type"), "application/grpc")
+func (x *exchange) isGRPC() bool { return isGRPC(x.r) }
+
+func isGRPC(r *http.Request) bool {
+	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// grpcCodes are gRPC's codes for statuses of this gateway.
+var grpcCodes = map[int]int{
+	http.StatusBadRequest: 3, http.StatusUnauthorized: 16, http.StatusForbidden: 7, http.StatusNotFound: 5, http.StatusRequestTimeout: 4,
+	http.StatusTooManyRequests: 8, http.StatusNotImplemented: 12, http.StatusBadGateway: 14, http.StatusServiceUnavailable: 14,
+}
+
+// unknownCode is gRPC's code for everything else.
+const unknownCode = 2
+
+// refuseGRPC answers in the form that clients of gRPC can read: a header that is the trailer too.
+func refuseGRPC(w http.ResponseWriter, status int, message string) {
+	code, ok := grpcCodes[status]
+	if !ok {
+		code = unknownCode
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/grpc")
+	h.Set("Grpc-Status", strconv.Itoa(code))
+	h.Set("Grpc-Message", grpcMessage(message))
+	w.WriteHeader(http.StatusOK)
+}
+
+// grpcMessage is a text as the trailer can hold it.
+func grpcMessage(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // newHTTP2 is what sends requests by HTTP/2, without TLS, to servers of users' own.
@@ -105,6 +144,9 @@ func (x *exchange) sendGRPC(ctx context.Context, s *slot) error {
 		}
 	}
 	x.begin(a)
+	if resp.ContentLength == 0 && resp.Header.Get("Grpc-Status") != "" {
+		return nil // the header is the trailer too, and nothing may follow
+	}
 	if err := http.NewResponseController(x.w).Flush(); err != nil {
 		return errBroken
 	}

@@ -135,7 +135,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// TestGRPCWithoutServer: a deployment that cannot answer gRPC says so.
+// TestGRPCWithoutServer: a deployment that cannot answer gRPC says so, in gRPC's own codes.
 func TestGRPCWithoutServer(t *testing.T) {
 	worker := httptest.NewServer(prover("right", func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) }))
 	defer worker.Close()
@@ -145,8 +145,8 @@ func TestGRPCWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusNotImplemented || !strings.Contains(string(b), "does not speak gRPC") {
-		t.Errorf("%d %s %v", resp.StatusCode, b, err)
+	if h := resp.Header; resp.StatusCode != http.StatusOK || h.Get("Grpc-Status") != "12" || !strings.Contains(h.Get("Grpc-Message"), "does not speak gRPC") || resp.ContentLength != 0 {
+		t.Errorf("%d %v", resp.StatusCode, h)
 	}
 }
 

@@ -39,6 +39,9 @@ type pool struct {
 	secret func(job string) string
 	stats  stats
 
+	replicas map[string]string      // state by job
+	usage    map[string]berth.Usage // by job, as last measured
+
 	// What autoscaling reads: how long workers were at work and requests waited, all together, up
 	// to summed.
 	atWork  int
@@ -90,8 +93,9 @@ func (p *pool) say(last *time.Time, every time.Duration) {
 	}
 }
 
-// maxWaiting is how many requests may wait for a deployment at once.
-const maxWaiting = 100
+// minQueue is how many requests may wait for a deployment at once, however few workers it has.
+// Where it has more workers, as many as these may: no fewer than Azure lets wait.
+const minQueue = 100
 
 func newPool(secret func(job string) string) *pool {
 	return &pool{waiting: list.New(), secret: secret}
@@ -217,7 +221,7 @@ func (p *pool) take(ctx context.Context, wait, most time.Duration, not []string)
 		defer p.mu.Unlock()
 		return nil, p.failure
 	}
-	if p.waiting.Len() >= maxWaiting {
+	if p.waiting.Len() >= max(minQueue, len(p.slots)) {
 		p.mu.Unlock()
 		return nil, errFull
 	}

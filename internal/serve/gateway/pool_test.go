@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -90,14 +91,14 @@ func TestPoolLimits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
-	for range maxWaiting {
+	for range minQueue {
 		all.Go(func() { _, _ = p.take(ctx, time.Hour, 0, nil) })
 	}
 	for {
 		p.mu.Lock()
 		n := p.waiting.Len()
 		p.mu.Unlock()
-		if n == maxWaiting {
+		if n == minQueue {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -110,6 +111,43 @@ func TestPoolLimits(t *testing.T) {
 	if !p.empty() {
 		t.Error("something is left")
 	}
+}
+
+// TestPoolQueue: a deployment with many workers has as many requests wait as it has workers.
+func TestPoolQueue(t *testing.T) {
+	p := newPool(noSecret)
+	var all []berth.Replica
+	for i := range 2 * minQueue {
+		all = append(all, ready("j"+strconv.Itoa(i), strconv.Itoa(i)))
+	}
+	p.update(all)
+	for range all {
+		p.mustTake(t)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	errs := make(chan error, len(all))
+	for range all {
+		group.Go(func() {
+			_, err := p.take(ctx, time.Hour, 0, nil)
+			errs <- err
+		})
+	}
+	for waiting := 0; waiting < len(all); {
+		select {
+		case err := <-errs:
+			t.Fatalf("with %d waiting: %v", waiting, err)
+		case <-time.After(time.Millisecond):
+		}
+		p.mu.Lock()
+		waiting = p.waiting.Len()
+		p.mu.Unlock()
+	}
+	if _, err := p.take(t.Context(), time.Hour, 0, nil); err != errFull {
+		t.Errorf("with a full queue: %v", err)
+	}
+	cancel()
+	group.Wait()
 }
 
 // TestPoolTells: requests that come are told of, not each of them, and one that waits is always.

@@ -184,9 +184,6 @@ func (g *Gateway) Metrics(w *metrics.Writer) {
 		}
 	}
 	g.mu.Unlock()
-	if len(rows) == 0 {
-		return
-	}
 	now := time.Now()
 	for i := range rows {
 		rows[i].s = rows[i].p.read(now)
@@ -217,6 +214,7 @@ func (g *Gateway) Metrics(w *metrics.Writer) {
 			w.Sample(m.name, m.value(r.s), labels(r)...)
 		}
 	}
+	writeUses(w, len(rows), func(i int) (*pool, []string) { return rows[i].p, labels(rows[i]) })
 	w.Begin("berth_endpoint_request_seconds", metrics.KindHistogram, "Time from a request to the end of its answer.")
 	for _, r := range rows {
 		if r.s.Requests == 0 {

@@ -58,6 +58,7 @@ type route struct {
 	endpoints map[key]*endpoint
 	pools     map[[3]string]*pool // workspace, endpoint, deployment; they outlive changes
 	marks     map[string]string   // workspaces that have or had endpoints, by serve.Mark
+	replicas  map[replicaKey]*pool
 }
 
 // Run keeps the table until ctx ends.
@@ -79,6 +80,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			}
 			var changed []key
 			for i := range batch {
+				g.takeUsage(&batch[i])
 				if rest, ok := strings.CutPrefix(batch[i].Subject, serve.Collection+"/"); ok {
 					name, _, _ := strings.Cut(strings.ToLower(rest), "/")
 					if k := (key{batch[i].Workspace, name}); !slices.Contains(changed, k) {
@@ -264,6 +266,7 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 			x.score = st.Good.Score
 		}
 		p.update(st.Replicas)
+		g.trackReplicas(k.workspace, p, st.Replicas)
 		p.settle(st.State == berth.DeploymentFailed, st.Error)
 		if e != nil {
 			e.deployments[name] = x
@@ -272,6 +275,7 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 	for id, p := range g.table.pools {
 		if id[0] == k.workspace && id[1] == k.name && !present[id[2]] {
 			p.update(nil)
+			g.trackReplicas(k.workspace, p, nil)
 			delete(g.table.pools, id)
 			g.table.pools[[3]string{id[0], id[1], id[2] + goneMark + berth.NewGUID()}] = p
 		}

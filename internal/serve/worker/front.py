@@ -26,7 +26,7 @@ class Front:
         self.route = os.environ.get("BERTH_READY") or "/"
         self.listener = socket.socket()
         self.listener.bind((os.environ.get("BERTH_BIND", "127.0.0.1"), 0))
-        self.listener.listen(128)
+        self.listener.listen(1024)
         with socket.socket() as s:
             s.bind(("127.0.0.1", int(os.environ.get("BERTH_COMMAND_PORT") or 0)))
             self.port = s.getsockname()[1]
@@ -108,10 +108,28 @@ class Front:
             c.request("GET", route)
             status = c.getresponse().status
             return status < 400 or status < 500 and route == "/"  # a server need not have a page there
+        except (http.client.BadStatusLine, ConnectionResetError):
+            return self.answers_http2(timeout)
         except (OSError, http.client.HTTPException):
             return False
         finally:
             c.close()
+
+    def answers_http2(self, timeout):
+        """Whether the command speaks HTTP/2: servers of gRPC speak nothing else, and have no pages. They
+        are ready when they answer with their settings."""
+        try:
+            with self.dial(timeout) as s:
+                s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+                frame = b""
+                while len(frame) < 9:
+                    part = s.recv(9 - len(frame))
+                    if not part:
+                        return False
+                    frame += part
+                return frame[3] == 4 and frame[5:] == b"\0\0\0\0"
+        except OSError:
+            return False
 
     def accept(self):
         while True:

@@ -9,11 +9,13 @@ import _ "embed"
 //go:embed model.py
 var Model string
 
-// serving answers requests, front passes them to a server of the user's own, and processes starts,
-// stops and wakes the workers.
+// serving answers requests, tensors those of the open inference protocol, front passes them to a
+// server of the user's own, and processes starts, stops and wakes the workers.
 var (
 	//go:embed worker.py
 	serving string
+	//go:embed tensors.py
+	tensors string
 	//go:embed front.py
 	front string
 	//go:embed processes.py
@@ -21,7 +23,7 @@ var (
 )
 
 // Source returns the program.
-func Source() string { return Model + serving + front + processes }
+func Source() string { return Model + serving + tensors + front + processes }
 
 // SourceVariable is the variable that Source is given in, to a Python that runs Boot.
 const (

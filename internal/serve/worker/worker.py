@@ -5,6 +5,7 @@ The master process listens on one port for each worker and starts the workers, w
 it; a worker answers one request at a time. The first line of its output names the ports.
 """
 import ast
+import base64
 import codecs
 import contextlib
 import errno
@@ -45,6 +46,9 @@ PAGE_500 = b"<html>\n  <head>\n    <title>Internal Server Error</title>\n  </hea
 INTERNAL_ERROR = "An unexpected internal error occurred. Check the logs for more info."
 NOT_FOUND = "The requested URL was not found on the server. If you entered the URL manually please check your spelling and try again."
 NOT_ALLOWED = "The method is not allowed for the requested URL."
+PARQUET = "application/vnd.apache.parquet"
+NUMBERS = {"double": "float64", "float": "float32", "long": "int64", "integer": "int32", "boolean": "bool"}  # types of columns
+ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 PLAIN = (list, dict, str, int, float)  # the forms of most results
 log = logging.getLogger("azmlinfsrv")
 raw_http = False  # a script asked for the request as it came
@@ -61,9 +65,9 @@ class ScoringTimeout(BaseException):
 class Refused(Exception):
     """A request that is answered with an error."""
 
-    def __init__(self, status, message):
+    def __init__(self, status, message, code="BAD_REQUEST"):
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message, self.code = status, message, code
 
 
 # Requests and answers
@@ -97,6 +101,8 @@ class Request:
         self.get = fields.get
         path, _, self.query = target.partition("?")
         self.path = urllib.parse.unquote(path) if "%" in path else path
+        if self.path[:2] == "//":  # as in Azure's server
+            self.path = "/" + self.path.lstrip("/")
         self.body = b""
         self.keep = version == "HTTP/1.1"
         if "connection" in fields:
@@ -107,6 +113,14 @@ class Request:
     def headers(self):
         """The headers as scripts see them, without those between the gateway and the worker."""
         return Headers([(name, value) for name, value in self.pairs if name[:8].lower() != "x-berth-"])
+
+    def charset(self):
+        """The encoding that the Content-Type names, or nothing."""
+        for part in self.get("content-type", "").split(";")[1:]:
+            name, _, value = part.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip('"').lower()
+        return ""
 
     def content_type(self):
         return self.get("content-type", "").partition(";")[0].strip().lower()
@@ -236,15 +250,16 @@ def offer_decorators():
 
 
 class Limit:
-    """How long run may take. The timer is set when run begins and left alone when it ends: then the
+    """How long run, or a model, may take. The timer is set when run begins and left alone when it ends: then the
     signal means nothing, and the next request sets the timer anew."""
 
-    def __init__(self, seconds):
-        self.seconds, self.runs = seconds, False
+    def __init__(self):
+        self.timeout, self.runs = float(os.environ.get("SCORING_TIMEOUT_MS") or 3600 * 1000), False
+        self.text = f"Scoring timeout after {self.timeout:.0f} ms"
         signal.signal(signal.SIGALRM, self.passed)
 
     def begin(self):
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)  # first, so that a signal of the last run is over
+        signal.setitimer(signal.ITIMER_REAL, self.timeout / 1000)  # first, so that a signal of the last run is over
         self.runs = True
 
     def end(self):
@@ -278,8 +293,7 @@ class Script:
         self.schema = self.decorated()
         self.parameters = self.checked()
         self.first = next(iter(self.parameters))
-        self.timeout = float(os.environ.get("SCORING_TIMEOUT_MS") or 3600 * 1000)
-        self.limit = Limit(self.timeout / 1000)
+        self.limit = Limit()
 
     def decorated(self):
         try:
@@ -302,6 +316,11 @@ class Script:
             raise BootError("run must have a parameter for the data")
         return parameters
 
+    @staticmethod
+    def below(path):
+        """The methods of a path that is not among the routes, or None."""
+        return None
+
     def init(self):
         self.module.init()
 
@@ -317,7 +336,7 @@ class Script:
             finally:
                 self.limit.end()
         except ScoringTimeout:
-            return message(500, f"Scoring timeout after {self.timeout:.0f} ms", [("x-ms-run-function-failed", "True")])
+            return message(500, self.limit.text, [("x-ms-run-function-failed", "True")])
         except Exception:
             log.error("run failed: %s", traceback.format_exc())
             return message(500, SCRIPT_ERROR, [("x-ms-run-function-failed", "True")])
@@ -442,13 +461,24 @@ class MLflow:
         self.model = mlflow.pyfunc.load_model(os.path.realpath(at))
         schema = self.model.metadata.get_input_schema()
         self.columns = schema.input_names() if schema is not None and not schema.is_tensor_spec() else None
-        kinds = {c.name: getattr(getattr(c, "type", None), "name", "") for c in schema.inputs} if self.columns else {}
-        self.floats = {name: {"double": "float64", "float": "float32"}[k] for name, k in kinds.items() if k in ("double", "float")}
+        self.kinds = {c.name: getattr(getattr(c, "type", None), "name", "") for c in schema.inputs} if self.columns else {}
+        self.floats = {name: NUMBERS[k] for name, k in self.kinds.items() if k in ("double", "float")}
+        named = schema is not None and schema.has_input_names()
+        self.dtypes = {c.name: c.type for c in schema.inputs} if named and not self.columns else {}
+        self.kind = None if schema is None or named or self.columns else schema.inputs[0].type
+        self.tensors = Tensors(self)
+        self.limit = Limit()
 
     def definitions(self):
         return None
 
+    @staticmethod
+    def below(path):
+        return ANY if path == "/v2" or path.startswith("/v2/") else None
+
     def respond(self, request):
+        if request.path.startswith("/v2"):
+            return self.tensors.respond(request)
         if request.path in ("/ping", "/health"):
             return Answer(200, b"\n")
         if request.path == "/version":
@@ -456,22 +486,33 @@ class MLflow:
         try:
             data, params = self.read(request)
         except Refused as e:
-            return self.refusal(request, e.status, "BAD_REQUEST", e.message)
-        from mlflow.exceptions import MlflowException
-
+            return self.refusal(request, e.status, e.code, e.message)
         begun = time.perf_counter()
         try:
-            result = self.model.predict(data, params=params) if params else self.model.predict(data)
-        except MlflowException as e:
-            return self.refusal(request, e.get_http_status_code(), e.error_code, e.message)
-        except Exception as e:
-            log.error("the model failed: %s", traceback.format_exc())
-            return self.refusal(request, 400, "BAD_REQUEST", f"the model cannot predict this: {e}")
-        result = plain(result)
+            result = plain(self.predict(data, params))
+        except Refused as e:
+            return self.refusal(request, e.status, e.code, e.message)
         if request.path == "/invocations":
             return Answer(200, json.dumps({"predictions": result}).encode())
         took = ("x-ms-run-fn-exec-ms", f"{(time.perf_counter() - begun) * 1000:.3f}")
         return Answer(200, json.dumps(result).encode(), headers=[took, ("x-ms-run-function-failed", "False")])
+
+    def predict(self, data, params):
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self.limit.begin()
+            try:
+                return self.model.predict(data, params=params) if params else self.model.predict(data)
+            finally:
+                self.limit.end()
+        except ScoringTimeout:
+            raise Refused(500, self.limit.text, "INTERNAL_ERROR") from None
+        except MlflowException as e:
+            raise Refused(e.get_http_status_code(), e.message, e.error_code) from None
+        except Exception as e:
+            log.error("the model failed: %s", traceback.format_exc())
+            raise Refused(400, f"the model cannot predict this: {e}") from None
 
     @staticmethod
     def refusal(request, status, code, text):
@@ -482,48 +523,90 @@ class MLflow:
     def read(self, request):
         import pandas
 
-        kind = request.content_type()
-        if kind == "text/csv":
-            return pandas.read_csv(io.BytesIO(request.body)), None
-        if kind not in ("application/json", ""):
-            raise Refused(415, "This predictor only supports the following content types: text/csv, application/json. Got '" + kind + "'.")
+        kind, charset = request.content_type(), request.charset()
+        if kind not in ("application/json", "text/csv", PARQUET, ""):
+            raise Refused(415, f"This predictor only supports the following content types: application/json, text/csv, {PARQUET}. Got '{kind}'.")
+        if charset not in ("", "utf-8", "utf8"):
+            raise Refused(415, f"the body must be UTF-8, and its Content-Type says {charset}")
+        name = {"text/csv": "the CSV file", PARQUET: "the Parquet file"}.get(kind, "the body")
         try:
-            d = json.loads(request.body)
-        except ValueError as e:
-            raise Refused(400, f"the body is not JSON: {e}") from None
-        forms = ("dataframe_split", "dataframe_records", "instances", "inputs") + (("input_data",) if request.path == "/score" else ())
-        given = [f for f in forms if isinstance(d, dict) and f in d]
-        if len(given) != 1:
-            raise Refused(400, "the body must be a JSON object with exactly one of " + ", ".join(forms))
-        params = d.get("params")
-        value = d[given[0]]
-        try:
-            return self.widened(self.frame(given[0], value)), params
-        except (ValueError, TypeError, KeyError) as e:
-            raise Refused(400, f"{given[0]} cannot be read: {e}") from None
+            if kind == "text/csv":
+                return self.fitted(pandas.read_csv(io.BytesIO(request.body), dtype={c: str for c, kind in self.kinds.items() if kind == "string"})), None
+            if kind == PARQUET:
+                return self.fitted(pandas.read_parquet(io.BytesIO(request.body))), None
+            try:
+                d = json.loads(request.body)
+            except ValueError as e:
+                raise Refused(400, f"the body is not JSON: {e}") from None
+            forms = ("dataframe_split", "dataframe_records", "instances", "inputs") + (("input_data",) if request.path == "/score" else ())
+            given = [f for f in forms if isinstance(d, dict) and f in d]
+            if len(given) != 1:
+                raise Refused(400, "the body must be a JSON object with exactly one of " + ", ".join(forms))
+            name, params = given[0], d.get("params")
+            if params is not None and not isinstance(params, dict):
+                raise Refused(400, "params must be an object")
+            return self.fitted(self.frame(name, d[name])), params
+        except Refused:
+            raise
+        except RecursionError:
+            raise Refused(400, f"{name} is nested too deeply") from None
+        except Exception as e:  # what readers raise depends on their version
+            raise Refused(400, f"{name} cannot be read: {e}") from None
+
+    def fitted(self, data):
+        """JSON and CSV have one kind of number, and neither dates nor bytes: gives values the types of
+        the model's signature where they can be of them."""
+        import pandas
+
+        if hasattr(data, "columns"):
+            if self.kind is not None:
+                return data.astype(self.kind)
+            data = self.widened(data)
+            for name in data.columns:
+                kind = self.kinds.get(name)
+                if kind == "datetime" and data[name].dtype.kind not in "M":
+                    data[name] = pandas.to_datetime(data[name])
+                elif kind == "string" and data[name].dtype.kind in "iufb":
+                    data[name] = data[name].astype(str)
+                elif kind in NUMBERS and not len(data):
+                    data[name] = data[name].astype(NUMBERS[kind])
+                elif kind == "binary":
+                    data[name] = [base64.b64decode(v, validate=True) if isinstance(v, str) else v for v in data[name]]
+                elif kind == "integer" and data[name].dtype == "int64" and data[name].between(-(2**31), 2**31 - 1).all():
+                    data[name] = data[name].astype("int32")
+            return data
+        if isinstance(data, dict):
+            return {k: v.astype(self.dtypes[k]) if k in self.dtypes else v for k, v in data.items()}
+        return data if self.kind is None else data.astype(self.kind)
 
     def widened(self, data):
-        """JSON has one kind of number: whole ones are fine where the model takes fractions."""
-        if not hasattr(data, "columns"):
-            return data
+        """Whole numbers are fine where the model takes fractions."""
         return data.astype({c: kind for c, kind in self.floats.items() if c in data.columns and data[c].dtype.kind in "iu"})
 
     def frame(self, form, value):
         import numpy
         import pandas
 
+        if form[:9] == "dataframe":
+            right = dict if form == "dataframe_split" else list
+            if not isinstance(value, right):
+                raise ValueError("it must be " + ("an object with data" if right is dict else "a list of objects"))
         if form == "dataframe_records":
+            if not all(isinstance(row, dict) for row in value):
+                raise ValueError("it must be a list of objects")
             return pandas.DataFrame(value)
         split = isinstance(value, dict) and "data" in value and set(value) <= {"columns", "index", "data"}
         if form == "dataframe_split" or form == "input_data" and split:
             columns = value.get("columns") or self.columns
             return pandas.DataFrame(value["data"], columns=columns, index=value.get("index") or None)
         if isinstance(value, dict):
-            return pandas.DataFrame(value) if self.columns else {k: numpy.array(v) for k, v in value.items()}
+            return pandas.DataFrame(value if any(isinstance(v, list) for v in value.values()) else [value]) if self.columns else {k: numpy.array(v) for k, v in value.items()}
         if form == "input_data" and self.columns:
             return pandas.DataFrame(value, columns=None if value and isinstance(value[0], dict) else self.columns)
-        if self.columns and value and isinstance(value[0], dict):
-            return pandas.DataFrame(value)
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            if self.columns:
+                return pandas.DataFrame(value)
+            return {k: numpy.array([row[k] for row in value]) for k in value[0]}
         return numpy.array(value)
 
 
@@ -531,6 +614,10 @@ def plain(v):
     """A prediction as JSON can hold it."""
     if hasattr(v, "to_dict") and hasattr(v, "columns"):
         return [{str(k): plain(x) for k, x in row.items()} for row in v.to_dict(orient="records")]
+    if hasattr(v, "to_frame") and hasattr(v, "index"):
+        return plain(v.to_frame())  # as MLflow does
+    if hasattr(v, "isoformat"):
+        return v.isoformat()
     if hasattr(v, "tolist"):
         return plain(v.tolist()) if not isinstance(v, (list, tuple)) else v
     if isinstance(v, dict):
@@ -550,8 +637,7 @@ def openapi(served, version):
     prefix = os.environ.get("SERVICE_PATH_PREFIX", "").strip("/")
     prefix = "/" + prefix if prefix else ""
     info = {"title": name, "description": "API specification for the Azure Machine Learning service " + name, "version": release}
-    free = {"type": "object", "additionalProperties": {"type": "object"}}
-    given = served.definitions() or ({"type": "object", "properties": {"param": free}}, free)
+    given = served.definitions() or ({"type": "object", "example": {}},) * 2
     kinds = {"ServiceInput": given[0], "ServiceOutput": given[1], "ErrorResponse": {"type": "object", "properties": {"message": {"type": "string"}}}}
     old = version.startswith("2")
     at = "#/definitions/" if old else "#/components/schemas/"
@@ -821,15 +907,18 @@ class Worker:
             return self.identify(request, Answer(200, b"Healthy", "text/html; charset=utf-8", proof))
         if self.secret and not hmac.compare_digest(request.get("x-berth-replica", "").encode("latin-1"), self.secret):
             return message(403, "this is a replica of an online endpoint: call the endpoint")
-        if request.path == "/" and request.method == "OPTIONS":
-            return self.identify(request, Answer(200, b"", "text/html; charset=utf-8"))
+        if request.path in ("/", "/swagger.json") and request.method == "OPTIONS":
+            return self.identify(request, Answer(200, b"", "text/html; charset=utf-8", [("Allow", "GET, HEAD, OPTIONS")]))
         failed = [("x-ms-run-function-failed", "False")]
         swagger = request.path == "/swagger.json" and request.method in ("GET", "HEAD")
         methods = ("GET", "HEAD") if swagger else self.served.routes.get(request.path)
+        if methods is None:
+            methods = self.served.below(request.path)
         if methods is None and request.path not in ("/", "/swagger.json"):
             return message(404, NOT_FOUND, failed)
         if methods is None or request.method not in methods:
-            return message(405, NOT_ALLOWED, failed)
+            refusal = message(405, NOT_ALLOWED, failed)
+            return self.identify(request, refusal) if request.method == "HEAD" and methods and "GET" in methods else refusal
         long = [n for n in IDENTIFIERS if n in request.fields and len(request.fields[n]) > 100]
         if long:
             own = long[0] == "x-request-id"
@@ -869,7 +958,7 @@ class Worker:
         if version not in ("2", "3", "3.1"):
             return message(404, f"Swagger version [{version}] is not valid. Supported versions: [2, 3, 3.1].", failed)
         root = os.environ.get("AML_APP_ROOT") or "."
-        for name in ("swagger" + version + ".json",) + (("swagger.json",) if version == "2" else ()):
+        for name in (("swagger.json",) if version == "2" else ()) + ("swagger" + version + ".json",):
             try:
                 with open(os.path.join(root, name), "rb") as f:
                     return Answer(200, json.dumps(json.load(f)).encode(), headers=list(failed))

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -209,6 +210,18 @@ func (c *Cluster) Kill(name string) {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 	delete(c.procs, name)
+}
+
+// Freeze has a daemon, named as for Kill, do nothing until thaw is called.
+func (c *Cluster) Freeze(t testing.TB, name string) (thaw func()) {
+	t.Helper()
+	p := c.procs[name].cmd.Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	thaw = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) })
+	t.Cleanup(thaw)
+	return thaw
 }
 
 func (c *Cluster) run(t testing.TB, name string, args ...string) {

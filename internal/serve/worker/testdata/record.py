@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-KEPT = ["content-type", "x-ms-run-function-failed", "x-ms-request-id", "x-ms-client-request-id", "x-request-id", "traceid", "retry-after", "x-a", "x-ms-run-fn-exec-ms", "x-ms-server-version"]
+KEPT = ["content-type", "x-ms-run-function-failed", "x-ms-request-id", "x-ms-client-request-id", "x-request-id", "traceid", "retry-after", "x-a", "x-ms-run-fn-exec-ms", "x-ms-server-version", "allow"]
 JSON = {"Content-Type": "application/json"}
 GUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
@@ -43,6 +43,11 @@ def plain():
         yield "POST", "/score", '{"k": "num"}', dict(JSON, **headers)
     for query in ("?version=2", "?version=4", "?version=", "?version=two"):
         yield "GET", "/nothing" + query, None, {}
+    for method in ("HEAD", "OPTIONS", "POST", "PUT", "TRACE"):
+        for path in ("/", "/score", "/swagger.json", "/nothing"):
+            yield method, path, '{"k": "dict"}' if method in ("POST", "PUT") else None, JSON
+    for path in ("//score", "///score", "//", "//swagger.json", "/score//", "/score/..", "/./score", "/Score", "/score;x", "/%73core", "/score%20", "/score#x", "/score?"):
+        yield "POST" if "score" in path else "GET", path, '{"k": "dict"}' if "score" in path else None, JSON
 
 
 def raw():
@@ -94,6 +99,8 @@ def ask(port, method, path, body, sent):
     got = {}
     for name in KEPT:
         value = ", ".join(r.headers.get_all(name) or [])
+        if name == "allow":  # in any order
+            value = ", ".join(sorted(value.split(", ")))
         if GUID.match(value):
             value = "GUID"
         if name in ("x-ms-run-fn-exec-ms", "x-ms-server-version") and value:

@@ -1,0 +1,265 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// RunDetails is all that the MLflow server says of a run.
+type RunDetails struct {
+	Run
+	Inputs struct {
+		Datasets []struct {
+			Tags    []Pair `json:"tags,omitempty"`
+			Dataset struct {
+				Name   string `json:"name"`
+				Digest string `json:"digest"`
+				Type   string `json:"source_type,omitempty"`
+			} `json:"dataset"`
+		} `json:"dataset_inputs,omitempty"`
+		Models []struct {
+			ID string `json:"model_id"`
+		} `json:"model_inputs,omitempty"`
+	} `json:"inputs"`
+	// Models are the models that the run logged, and Registered the versions that were registered
+	// of it.
+	Models     []LoggedModel  `json:"logged_models"`
+	Registered []ModelVersion `json:"registered_versions"`
+	Artifacts  []RunFile      `json:"artifacts"`
+}
+
+// LoggedModel is a model that a run logged.
+type LoggedModel struct {
+	ID     string `json:"model_id"`
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Type   string `json:"model_type,omitempty"`
+}
+
+// ModelVersion is a version of a registered model.
+type ModelVersion struct {
+	Name    string   `json:"name"`
+	Version string   `json:"version"`
+	Stage   string   `json:"current_stage,omitempty"`
+	Aliases []string `json:"aliases,omitempty"`
+}
+
+// StageName is the stage of a version, "" where it is in none.
+func (v *ModelVersion) StageName() string {
+	if v.Stage == "None" {
+		return ""
+	}
+	return v.Stage
+}
+
+// RunFile is a file or folder of a run. Its path is relative to the run's artifacts.
+type RunFile struct {
+	Path string `json:"path"`
+	Dir  bool   `json:"is_dir"`
+	Size int64  `json:"file_size,omitempty"`
+}
+
+// RunDetails reads all about a run, deleted or not: with its files, those in folders apart.
+func (c *Client) RunDetails(ctx context.Context, id string) (*RunDetails, error) {
+	var out struct {
+		Run RunDetails `json:"run"`
+	}
+	if err := c.call(ctx, http.MethodGet, c.tracking("runs/get?run_id="+url.QueryEscape(id)), nil, &out); err != nil {
+		return nil, err
+	}
+	r := &out.Run
+	r.complete()
+	var err error
+	if r.Models, err = c.modelsOfRun(ctx, r.Info.Experiment, r.Info.ID); err != nil {
+		return nil, err
+	}
+	if r.Registered, err = c.versionsOfRun(ctx, r.Info.ID); err != nil {
+		return nil, err
+	}
+	if r.Artifacts, err = c.RunFiles(ctx, r.Info.ID, ""); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// literal is a text in a filter of MLflow.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+func (c *Client) modelsOfRun(ctx context.Context, experiment, run string) ([]LoggedModel, error) {
+	all, token := []LoggedModel{}, ""
+	for {
+		var page struct {
+			Models []struct {
+				Info LoggedModel `json:"info"`
+			} `json:"models"`
+			Next string `json:"next_page_token"`
+		}
+		in := map[string]any{"experiment_ids": []string{experiment}, "filter": "source_run_id = " + literal(run), "page_token": token}
+		if err := c.call(ctx, http.MethodPost, c.tracking("logged-models/search"), in, &page); err != nil {
+			return nil, err
+		}
+		for _, m := range page.Models {
+			all = append(all, m.Info)
+		}
+		if token = page.Next; token == "" {
+			return all, nil
+		}
+	}
+}
+
+func (c *Client) versionsOfRun(ctx context.Context, run string) ([]ModelVersion, error) {
+	all, token := []ModelVersion{}, ""
+	for {
+		var page struct {
+			Versions []ModelVersion `json:"model_versions"`
+			Next     string         `json:"next_page_token"`
+		}
+		q := url.Values{"filter": {"run_id = " + literal(run)}, "page_token": {token}}
+		if err := c.call(ctx, http.MethodGet, c.tracking("model-versions/search?"+q.Encode()), nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Versions...)
+		if token = page.Next; token == "" {
+			return all, nil
+		}
+	}
+}
+
+// ModelVersion reads what MLflow's registry says of a version of a model.
+func (c *Client) ModelVersion(ctx context.Context, name, version string) (*ModelVersion, error) {
+	var out struct {
+		Version ModelVersion `json:"model_version"`
+	}
+	q := url.Values{"name": {name}, "version": {version}}
+	err := c.call(ctx, http.MethodGet, c.tracking("model-versions/get?"+q.Encode()), nil, &out)
+	return &out.Version, err
+}
+
+// RunFiles lists what is in a folder of a run's artifacts; "" is all of them.
+func (c *Client) RunFiles(ctx context.Context, run, folder string) ([]RunFile, error) {
+	var out struct {
+		Files []RunFile `json:"files"`
+	}
+	q := url.Values{"run_id": {run}, "path": {folder}}
+	err := c.call(ctx, http.MethodGet, c.tracking("artifacts/list?"+q.Encode()), nil, &out)
+	return append([]RunFile{}, out.Files...), err
+}
+
+// AllRunFiles lists the files in and below a folder of a run's artifacts, or the one file that a
+// path names. That a path names nothing is NotFound.
+func (c *Client) AllRunFiles(ctx context.Context, run, at string) ([]RunFile, error) {
+	at = strings.Trim(path.Clean("/"+at), "/")
+	var out []RunFile
+	for todo := []string{at}; len(todo) > 0; todo = todo[1:] {
+		list, err := c.RunFiles(ctx, run, todo[0])
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range list {
+			if f.Dir {
+				todo = append(todo, f.Path)
+			} else {
+				out = append(out, f)
+			}
+		}
+	}
+	if len(out) > 0 || at == "" {
+		return out, nil
+	}
+	list, err := c.RunFiles(ctx, run, strings.TrimPrefix(path.Dir("/"+at), "/"))
+	for _, f := range list {
+		if f.Path == at {
+			out = append(out, f)
+		}
+	}
+	if err == nil && len(out) == 0 {
+		err = berth.Errorf(berth.NotFound, "run %s has no artifact %s; `berth runs artifacts %s` lists them", run, at, run)
+	}
+	return out, err
+}
+
+// DownloadRun copies files of a run's artifacts below the folder dir, as Download does: those in a
+// folder under their names in it, a file that is named under its own.
+func (c *Client) DownloadRun(ctx context.Context, run, at, dir string, progress func(done, total int64)) (Download, error) {
+	files, err := c.AllRunFiles(ctx, run, at)
+	if err != nil {
+		return Download{}, err
+	}
+	at = strings.Trim(path.Clean("/"+at), "/")
+	if len(files) == 0 {
+		return Download{}, berth.Errorf(berth.NotFound, "run %s has no artifacts", run)
+	}
+	base := at + "/"
+	if at == "" || len(files) == 1 && files[0].Path == at {
+		base = strings.TrimLeft(path.Dir("/"+at)+"/", "/")
+	}
+	items := make([]blobItem, len(files))
+	for i, f := range files {
+		items[i] = blobItem{Name: f.Path, Size: f.Size}
+	}
+	open := func(ctx context.Context, name string, from int64) (*http.Response, error) {
+		q := url.Values{"run_id": {run}, "path": {name}}
+		req, err := c.request(ctx, http.MethodGet, c.Workspace.TrackingPath()+"/get-artifact?"+q.Encode(), nil)
+		if err != nil {
+			return nil, err
+		}
+		if from > 0 {
+			req.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
+		}
+		resp, err := c.do(req)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
+			defer resp.Body.Close() // opened for reading
+			return nil, failure(resp)
+		}
+		return resp, nil
+	}
+	return c.fetchAll(ctx, open, items, base, dir, progress)
+}
+
+// DeleteRun hides a run. It can be restored until it is removed for good.
+func (c *Client) DeleteRun(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, c.tracking("runs/delete"), map[string]string{"run_id": id}, nil)
+}
+
+// RestoreRun shows a run again that was deleted and is not removed for good yet.
+func (c *Client) RestoreRun(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, c.tracking("runs/restore"), map[string]string{"run_id": id}, nil)
+}
+
+// Experiment is an experiment of the workspace's MLflow server.
+type Experiment struct {
+	ID      string `json:"experiment_id"`
+	Name    string `json:"name"`
+	Stage   string `json:"lifecycle_stage"`
+	Created int64  `json:"creation_time"`
+	Updated int64  `json:"last_update_time"`
+	Tags    []Pair `json:"tags,omitempty"`
+}
+
+// ListExperiments returns experiments, the newest first; view is as in RunQuery.
+func (c *Client) ListExperiments(ctx context.Context, view View) ([]Experiment, error) {
+	all, token := []Experiment{}, ""
+	for {
+		var out struct {
+			Experiments []Experiment `json:"experiments"`
+			Next        string       `json:"next_page_token"`
+		}
+		in := map[string]any{"max_results": 1000, "page_token": token, "view_type": view}
+		if err := c.call(ctx, http.MethodPost, c.tracking("experiments/search"), in, &out); err != nil {
+			return nil, err
+		}
+		all = append(all, out.Experiments...)
+		if token = out.Next; token == "" {
+			return all, nil
+		}
+	}
+}

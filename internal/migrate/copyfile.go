@@ -1,0 +1,111 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+)
+
+// files brings over the files of a run or model that are not there yet.
+func (c *copier) files(ctx context.Context, of Owner, uri string) error {
+	all, err := c.from.Files(ctx, of)
+	if err != nil || len(all) == 0 {
+		return c.attempt(err, "files of %s", of)
+	}
+	root, ours := strings.CutPrefix(uri, "mlflow-artifacts:/")
+	if !ours {
+		c.leave("%d files of %s: their experiment keeps files at %s", len(all), of, uri)
+		return nil
+	}
+	root = strings.TrimLeft(root, "/")
+	there, err := walk(func(folder string) ([]listed, error) {
+		var out struct {
+			Files []listed `json:"files"`
+		}
+		path := "mlflow/artifacts/list?" + url.Values{"run_id": {of.Run}, "path": {folder}}.Encode()
+		if of.Model != "" {
+			path = "mlflow/logged-models/" + url.PathEscape(of.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
+		}
+		err := c.to.Track(ctx, http.MethodGet, path, nil, &out)
+		return out.Files, err
+	})
+	if err != nil {
+		return c.attempt(err, "files of %s", of)
+	}
+	have := make(map[File]bool, len(there))
+	for _, f := range there {
+		have[f] = true
+	}
+	for _, f := range all {
+		if f.Err != nil {
+			if err := c.attempt(f.Err, "file %s of %s", f.Path, of); err != nil {
+				return err
+			}
+			continue
+		}
+		if have[f] && !c.Full {
+			continue
+		}
+		n, err := c.put(ctx, root+"/"+f.Path, of, f)
+		if err != nil {
+			if err := c.attempt(err, "file %s of %s", f.Path, of); err != nil {
+				return err
+			}
+			continue
+		}
+		c.count.Files++
+		c.count.Bytes += n
+	}
+	return nil
+}
+
+// opened is a file of the source that is sent on. It keeps why it could not be read, which the
+// error of sending does not say.
+type opened struct {
+	io.ReadCloser
+	err    *atomic.Pointer[error]
+	n      *atomic.Int64 // bytes that were read
+	closed atomic.Bool
+}
+
+func (o *opened) Read(b []byte) (int, error) {
+	n, err := o.ReadCloser.Read(b)
+	o.n.Add(int64(n))
+	if err != nil && err != io.EOF && !o.closed.Load() {
+		o.err.Store(&err)
+	}
+	return n, err
+}
+
+func (o *opened) Close() error {
+	o.closed.Store(true)
+	return o.ReadCloser.Close()
+}
+
+// put brings over a file, and returns its size. It is read again where the connection to the source
+// was lost.
+func (c *copier) put(ctx context.Context, name string, of Owner, f File) (int64, error) {
+	var lost atomic.Pointer[error]
+	var n atomic.Int64
+	err := c.to.PutArtifact(ctx, name, func() (io.ReadCloser, error) {
+		if err := lost.Load(); err != nil && (leaves(*err) || errors.Is(*err, errTimeout)) {
+			return nil, *err
+		}
+		lost.Store(nil)
+		n.Store(0)
+		r, err := c.from.Open(ctx, of, f)
+		if err != nil {
+			lost.Store(&err)
+			return nil, err
+		}
+		return &opened{ReadCloser: r, err: &lost, n: &n}, nil
+	})
+	if reason := lost.Load(); err != nil && reason != nil {
+		return 0, *reason
+	}
+	return n.Load(), err
+}
