@@ -178,6 +178,9 @@ type Use struct {
 // Hold is the open file that keeps the tree here, for a command to inherit.
 func (u *Use) Hold() *os.File { return u.hold }
 
+// deletedInUse says that the folder of a tree is not there any more, or is another one.
+const deletedInUse = "the cached folder was deleted or discarded on the node while the command ran"
+
 // Lost says what became of the folder of a tree that was read as it is, although it is in use: it
 // was deleted, or names in it were; empty where it is as it was. Folders below it are not looked
 // at.
@@ -185,7 +188,7 @@ func (u *Use) Lost() string {
 	now, err := os.Stat(u.Dir)
 	switch {
 	case err != nil || u.was == nil || !os.SameFile(u.was, now):
-		return "the cached folder was deleted or discarded on the node while the command ran"
+		return deletedInUse
 	case !now.ModTime().Equal(u.was.ModTime()):
 		return "names in the cached folder were added or deleted on the node while the command ran"
 	}

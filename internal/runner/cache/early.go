@@ -103,7 +103,7 @@ func (u *Use) Check(ctx context.Context) (wrong string, err error) {
 	case v.err != nil:
 		return "", v.err
 	case v.of == nil || !os.SameFile(ours, v.of):
-		return "the cached folder was discarded on the node before it could be checked, and will be fetched again", nil
+		return deletedInUse, nil
 	case v.wrong == "" && u.Files > 0 && !u.equal(summarize(v.tree)):
 		return "the summary of a cached folder was altered on the node's disk", nil
 	case v.wrong == "":
