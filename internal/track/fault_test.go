@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotServed: traces, prompts, webhooks and the gateway are refused with a 404 in MLflow's
+// TestWhatIsNotServed: traces, work on prompts, webhooks and the gateway are refused with a 404 in MLflow's
 // shape that says what this server does not have.
 func TestWhatIsNotServed(t *testing.T) {
 	s := start(t, t.TempDir())
@@ -132,14 +132,16 @@ func TestWhatIsNotServed(t *testing.T) {
 		{"GET", "/api/2.0/mlflow/traces/x"},
 		{"POST", "/api/3.0/mlflow/traces"},
 		{"POST", "/api/3.0/mlflow/traces/search"},
-		{"GET", "/api/2.0/mlflow/prompts/get?name=p"},
+		{"POST", "/api/3.0/mlflow/traces/link-prompts"},
+		{"POST", "/api/3.0/mlflow/prompt-optimization/jobs"},
+		{"POST", "/ajax-api/2.0/mlflow/runs/create-promptlab-run"},
 		{"POST", "/api/2.0/mlflow/webhooks"},
 		{"GET", "/api/2.0/mlflow/webhooks"},
 		{"GET", "/api/2.0/mlflow/gateway-proxy"},
 		{"GET", "/api/2.0/endpoints/"},
 	} {
 		status, m := s.do(c[0], c[1], nil)
-		if says, _ := m["message"].(string); status != http.StatusNotFound || m["error_code"] != "ENDPOINT_NOT_FOUND" || !strings.Contains(says, "this server has no traces, prompts, webhooks, evaluation datasets or gateway") {
+		if says, _ := m["message"].(string); status != http.StatusNotFound || m["error_code"] != "ENDPOINT_NOT_FOUND" || !strings.Contains(says, "this server has no traces, prompt optimization, webhooks, evaluation datasets or gateway") {
 			t.Errorf("%s %s: %d %v", c[0], c[1], status, m)
 		}
 	}

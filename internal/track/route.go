@@ -141,7 +141,7 @@ func noRoute(method, p string) error {
 			return refuse(noEndpoint, "Method %s is not allowed for %s; use %s", method, p, m)
 		}
 	}
-	return refuse(noEndpoint, "%s is not supported: this server has no traces, prompts, webhooks, evaluation datasets or gateway", p)
+	return refuse(noEndpoint, "%s is not supported: this server has no traces, prompt optimization, webhooks, evaluation datasets or gateway", p)
 }
 
 // plainRoute finds the few calls that are outside of the API's tree.

@@ -35,7 +35,7 @@ func streamMetrics(c *call) (any, error) {
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.WriteHeader(http.StatusOK)
-	if err := c.past(id); err != nil {
+	if err := c.past(id, watch); err != nil {
 		return nil, c.endStream(err)
 	}
 	tick := time.NewTicker(statusPause)
@@ -45,15 +45,12 @@ func streamMetrics(c *call) (any, error) {
 		if err != nil {
 			return nil, c.endStream(err)
 		}
-		added, err := watch.Take() // after the look at the run: what it logged before it ended is there
-		for _, e := range added {
-			c.sendPoint(e.Key, e.Point)
-		}
+		sent, err := c.sendAdded(watch) // after the look at the run: what it logged before it ended is there
 		c.flush()
 		switch {
 		case err != nil:
 			return nil, c.endStream(err)
-		case status != "" && len(added) == 0:
+		case status != "" && sent == 0:
 			fmt.Fprintf(c.w, "event: ended\ndata: {\"status\":%q}\n\n", status)
 			c.flush()
 			return nil, nil
@@ -67,8 +64,8 @@ func streamMetrics(c *call) (any, error) {
 	}
 }
 
-// past sends what the run has.
-func (c *call) past(id string) error {
+// past sends what the run has, and between pieces of it what comes meanwhile.
+func (c *call) past(id string, watch *points.Watch) error {
 	for _, s := range c.points.Latest(id) {
 		r, err := c.reader(id, s.Key)
 		if err != nil {
@@ -78,13 +75,23 @@ func (c *call) past(id string) error {
 			for _, q := range p {
 				c.sendPoint(s.Key, q)
 			}
-			return true, nil
+			_, err := c.sendAdded(watch)
+			return true, err
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sendAdded sends what came since a watch was asked last, and says how many points that were.
+func (c *call) sendAdded(watch *points.Watch) (int, error) {
+	added, err := watch.Take()
+	for _, e := range added {
+		c.sendPoint(e.Key, e.Point)
+	}
+	return len(added), err
 }
 
 // ended is the status of a run that has ended, "" where it goes on.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -79,6 +80,55 @@ func TestStreamEndsWithTheService(t *testing.T) {
 	if len(last) < 2 || last[0] != "event: error" || last[1] != `data: {"message":"The server is stopping, or the workspace was deleted; send the request again"}` {
 		t.Fatalf("the stream ended with %q", last)
 	}
+}
+
+// TestBusyRunIsWatched: who watches a run from the beginning gets all of it, though more is logged
+// while the past is sent than waits for those who take nothing.
+func TestBusyRunIsWatched(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	log := func(batch int) {
+		var points []obj
+		for i := range 1000 {
+			points = append(points, obj{"key": "loss", "value": 1, "timestamp": batch, "step": i})
+		}
+		s.must("POST", "runs/log-batch", obj{"run_id": run, "metrics": points})
+	}
+	const past, meanwhile = 20, 8
+	for i := range past {
+		log(i)
+	}
+	w := &logging{ResponseRecorder: httptest.NewRecorder(), every: 3000, log: log, next: past, end: past + meanwhile}
+	w.ended = func() { s.must("POST", "runs/update", obj{"run_id": run, "status": "FINISHED"}) }
+	r := httptest.NewRequest("GET", "http://h/api/2.0/berth/metrics/stream?run_id="+run, nil)
+	s.s.Serve(w, r, s.ws, s.who, r.URL.EscapedPath())
+	got, body := map[string]bool{}, w.Body.String()
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, `data: {"key"`) {
+			got[line] = true
+		}
+	}
+	if len(got) != 1000*(past+meanwhile) || !strings.HasSuffix(body, "event: ended\ndata: {\"status\":\"FINISHED\"}\n\n") {
+		t.Errorf("%d points, the end is %q", len(got), body[max(0, len(body)-100):])
+	}
+}
+
+// logging logs a batch each time so many points have been sent to it.
+type logging struct {
+	*httptest.ResponseRecorder
+	every, sent, next, end int
+	log                    func(batch int)
+	ended                  func()
+}
+
+func (w *logging) Write(p []byte) (int, error) {
+	if w.sent++; w.sent%w.every == 0 && w.next < w.end {
+		w.log(w.next)
+		if w.next++; w.next == w.end {
+			w.ended()
+		}
+	}
+	return w.ResponseRecorder.Write(p)
 }
 
 // TestPrimaryMetric: it is the one that the run's tag names, or else the one that was logged last,

@@ -19,7 +19,8 @@ type Watch struct {
 	err   error
 }
 
-// mostWaiting is how many points wait for somebody who does not take them.
+// mostWaiting is how many points wait for somebody who does not take them, before more come. What
+// becomes durable at once is not divided.
 const mostWaiting = 5_000
 
 // ErrBehind ends a watch whose points are not taken as fast as they come.
@@ -80,12 +81,19 @@ func (w *Watch) finish(err error) {
 
 // tell tells watches of points that are durable. The caller holds mu.
 func (s *Set) tell(list []added) {
+	if len(s.watches) == 0 {
+		return
+	}
+	behind := map[*Watch]bool{} // by those whose watch has been looked at
 	for _, a := range list {
 		for _, w := range s.watches[a.x.owner.name] {
 			w.mu.Lock()
+			if _, known := behind[w]; !known {
+				behind[w] = len(w.added) >= mostWaiting
+			}
 			switch {
 			case w.err != nil:
-			case len(w.added) >= mostWaiting:
+			case behind[w]:
 				w.err = ErrBehind
 			default:
 				w.added = append(w.added, Entry{Owner: w.owner, Key: a.x.key, Point: a.p})
