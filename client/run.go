@@ -4,11 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"path"
-	"strconv"
 	"strings"
-
-	"github.com/berthml/berth"
 )
 
 // RunDetails is all that the MLflow server says of a run.
@@ -63,6 +59,9 @@ type RunFile struct {
 	Path string `json:"path"`
 	Dir  bool   `json:"is_dir"`
 	Size int64  `json:"file_size,omitempty"`
+
+	from artifacts // where it is kept
+	name string    // its path there
 }
 
 // RunDetails reads all about a run, deleted or not: with its files, those in folders apart.
@@ -141,88 +140,9 @@ func (c *Client) ModelVersion(ctx context.Context, name, version string) (*Model
 	return &out.Version, err
 }
 
-// RunFiles lists what is in a folder of a run's artifacts; "" is all of them.
+// RunFiles lists what is in a folder of a run's own artifacts; "" is all of them.
 func (c *Client) RunFiles(ctx context.Context, run, folder string) ([]RunFile, error) {
-	var out struct {
-		Files []RunFile `json:"files"`
-	}
-	q := url.Values{"run_id": {run}, "path": {folder}}
-	err := c.call(ctx, http.MethodGet, c.tracking("artifacts/list?"+q.Encode()), nil, &out)
-	return append([]RunFile{}, out.Files...), err
-}
-
-// AllRunFiles lists the files in and below a folder of a run's artifacts, or the one file that a
-// path names. That a path names nothing is NotFound.
-func (c *Client) AllRunFiles(ctx context.Context, run, at string) ([]RunFile, error) {
-	at = strings.Trim(path.Clean("/"+at), "/")
-	var out []RunFile
-	for todo := []string{at}; len(todo) > 0; todo = todo[1:] {
-		list, err := c.RunFiles(ctx, run, todo[0])
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range list {
-			if f.Dir {
-				todo = append(todo, f.Path)
-			} else {
-				out = append(out, f)
-			}
-		}
-	}
-	if len(out) > 0 || at == "" {
-		return out, nil
-	}
-	list, err := c.RunFiles(ctx, run, strings.TrimPrefix(path.Dir("/"+at), "/"))
-	for _, f := range list {
-		if f.Path == at {
-			out = append(out, f)
-		}
-	}
-	if err == nil && len(out) == 0 {
-		err = berth.Errorf(berth.NotFound, "run %s has no artifact %s; `berth runs artifacts %s` lists them", run, at, run)
-	}
-	return out, err
-}
-
-// DownloadRun copies files of a run's artifacts below the folder dir, as Download does: those in a
-// folder under their names in it, a file that is named under its own.
-func (c *Client) DownloadRun(ctx context.Context, run, at, dir string, progress func(done, total int64)) (Download, error) {
-	files, err := c.AllRunFiles(ctx, run, at)
-	if err != nil {
-		return Download{}, err
-	}
-	at = strings.Trim(path.Clean("/"+at), "/")
-	if len(files) == 0 {
-		return Download{}, berth.Errorf(berth.NotFound, "run %s has no artifacts", run)
-	}
-	base := at + "/"
-	if at == "" || len(files) == 1 && files[0].Path == at {
-		base = strings.TrimLeft(path.Dir("/"+at)+"/", "/")
-	}
-	items := make([]blobItem, len(files))
-	for i, f := range files {
-		items[i] = blobItem{Name: f.Path, Size: f.Size}
-	}
-	open := func(ctx context.Context, name string, from int64) (*http.Response, error) {
-		q := url.Values{"run_id": {run}, "path": {name}}
-		req, err := c.request(ctx, http.MethodGet, c.Workspace.TrackingPath()+"/get-artifact?"+q.Encode(), nil)
-		if err != nil {
-			return nil, err
-		}
-		if from > 0 {
-			req.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
-		}
-		resp, err := c.do(req)
-		if err != nil {
-			return nil, err
-		}
-		if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
-			defer resp.Body.Close() // opened for reading
-			return nil, failure(resp)
-		}
-		return resp, nil
-	}
-	return c.fetchAll(ctx, open, items, base, dir, progress)
+	return c.folder(ctx, ownArtifacts(run), folder)
 }
 
 // DeleteRun hides a run. It can be restored until it is removed for good.

@@ -131,6 +131,9 @@ func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
 				return err
 			}
 		}
+		if len(versions) > 0 {
+			return nil // it went with the last of them
+		}
 		return tx.Delete(d.Workspace, d.Kind, d.Name, "")
 	}
 	if err := c.releaseFiles(tx, r, d); err != nil {

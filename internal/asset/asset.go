@@ -112,14 +112,19 @@ func UpdateContainer(tx *store.Tx, workspace, collection, name, version, user st
 	return tx.Save(d)
 }
 
-// container reads a container; its document is nil when there is none yet.
+// container reads a container; its document is nil when there is none. Where there was one, it says
+// how its versions are numbered on.
 func container(tx *store.Tx, workspace, collection, name string) (own Container, d *store.Doc, err error) {
 	d, err = tx.Get(workspace, collection, name, "")
+	at := d
 	if berth.CodeOf(err) == berth.NotFound {
-		return own, nil, nil
+		d = nil
+		if at, err = tx.Get(workspace, kindDeleted(collection), name, ""); berth.CodeOf(err) == berth.NotFound {
+			return own, nil, nil
+		}
 	}
 	if err == nil {
-		own, err = store.State[Container](d)
+		own, err = store.State[Container](at)
 	}
 	return own, d, err
 }

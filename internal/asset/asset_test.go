@@ -81,3 +81,62 @@ func TestVersions(t *testing.T) {
 		t.Errorf("a version that is there gives %v", err)
 	}
 }
+
+// TestContainerGoesWithItsVersions: when the latest version is deleted another one is the latest,
+// and with the last one goes the container. The numbers go on.
+func TestContainerGoesWithItsVersions(t *testing.T) {
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true, Rehearse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	create := func() (version string) {
+		t.Helper()
+		err := db.Update(t.Context(), func(tx *store.Tx) (err error) {
+			version, err = asset.Create(tx, asset.Version{Workspace: "w", Collection: "models", Name: "m", User: "ann"})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	remove := func(version string) (own asset.Container, err error) {
+		t.Helper()
+		err = db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get("w", "models/versions", "m", version)
+			if err != nil {
+				return err
+			}
+			return asset.Delete(tx, "models", d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.View(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get("w", "models", "m", "")
+			if err != nil {
+				return err
+			}
+			own, err = store.State[asset.Container](d)
+			return err
+		})
+		return own, err
+	}
+	for range 3 {
+		create()
+	}
+	for _, step := range []struct{ gone, latest string }{{"1", "3"}, {"3", "2"}} {
+		if own, err := remove(step.gone); err != nil || own != (asset.Container{Latest: step.latest, Next: "4"}) {
+			t.Errorf("without %s: %v, %v", step.gone, own, err)
+		}
+	}
+	for _, next := range []string{"4", "5"} {
+		if own, err := remove(map[string]string{"4": "2", "5": "4"}[next]); berth.CodeOf(err) != berth.NotFound {
+			t.Errorf("without versions there is %v, %v", own, err)
+		}
+		if got := create(); got != next {
+			t.Errorf("made again it is version %s, not %s", got, next)
+		}
+	}
+}

@@ -99,6 +99,12 @@ func (c *change) share(m *registered, v *version) error {
 	if err := c.hold(m, v); err != nil {
 		return err
 	}
+	switch other, err := c.tx.Get(c.w.Key, kindModels, m.Name, ""); {
+	case err == nil && other.Name != m.Name: // only in case, which the workspace's models do not tell apart
+		return nil
+	case err != nil && berth.CodeOf(err) != berth.NotFound:
+		return err
+	}
 	props := map[string]any{"modelUri": c.w.assetURI(v.URI), "modelType": "mlflow_model", "description": v.Description, "tags": tagsOf(v), "isArchived": false}
 	if v.RunID != "" {
 		if _, err := c.tx.Get(c.w.Key, kindJobs, v.RunID, ""); err == nil {

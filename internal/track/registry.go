@@ -191,7 +191,7 @@ func renameRegistered(c *call) (any, error) {
 		}
 		was := *m
 		m.Name, m.Updated = to, x.now()
-		return x.eachVersion(m, func(v *version) error {
+		err := x.eachVersion(m, func(v *version) error {
 			if err := c.mayEndVersion(&was, v); err != nil {
 				return err
 			}
@@ -202,6 +202,12 @@ func renameRegistered(c *call) (any, error) {
 				return err
 			}
 			v.Asset, v.Updated = false, m.Updated
+			return x.save(v)
+		})
+		if err != nil {
+			return err
+		}
+		return x.eachVersion(m, func(v *version) error { // the old name is free by now, if only its case changes
 			if err := x.share(m, v); err != nil {
 				return err
 			}
