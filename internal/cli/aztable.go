@@ -19,7 +19,8 @@ type column struct{ head, path string }
 
 // printTSV prints values without keys: a line for each item, a tab between values, in the order of
 // the keys. A list inside is its length, an object nothing. Even makes a column the same member in
-// every line; az leaves out what an item lacks.
+// every line, and each of several values stays in its place whatever is in it; az leaves out what
+// an item lacks, and writes tabs and ends of lines as they are.
 func printTSV(w io.Writer, v any, even bool) error {
 	list, ok := v.([]any)
 	if !ok {
@@ -60,12 +61,20 @@ func printTSV(w io.Writer, v any, even bool) error {
 		default:
 			cells = []string{tsvCell(x)}
 		}
+		if even && (len(cells) > 1 || len(list) > 1) {
+			for i, cell := range cells {
+				cells[i] = parted.Replace(cell)
+			}
+		}
 		b.WriteString(strings.Join(cells, "\t"))
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// parted takes out of a value what parts values.
+var parted = strings.NewReplacer("\t", " ", "\r\n", " ", "\n", " ", "\r", " ")
 
 // tsvCell is a value as Python writes it.
 func tsvCell(v any) string {

@@ -67,6 +67,23 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// TestFieldsStayApart: tabs and ends of lines inside one of several values do not part them; a
+// value alone is printed as it is.
+func TestFieldsStayApart(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{[]any{[]any{"a\tb", "c\r\nd", 1}, []any{"x", "y\n", 2}}, "a b\tc d\t1\nx\ty \t2\n"},
+		{[]any{"one\ntwo", "three"}, "one two\nthree\n"},
+		{"one\n\ttwo", "one\n\ttwo\n"},
+	} {
+		if got, err := cli.EvenTSV(c.v); err != nil || got != c.want {
+			t.Errorf("%q, %v; want %q", got, err, c.want)
+		}
+	}
+}
+
 // TestYAML holds what az 2.91 itself prints of these values.
 func TestYAML(t *testing.T) {
 	for _, c := range []struct{ value, want string }{

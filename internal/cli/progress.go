@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // progress is one line at the bottom of a terminal that tells what goes on. On anything else it is
@@ -91,13 +90,13 @@ func (p *progress) draw() {
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	frame := string(frames[int(time.Since(p.since)/(100*time.Millisecond))%len(frames)])
 	line := frame + " " + clip(oneLine(p.text), max(20, p.s.err.width()-16)) + "  " + span(time.Since(p.since).Truncate(100*time.Millisecond))
-	wide := utf8.RuneCountInString(line)
+	columns := wide(line)
 	if p.cell {
-		fmt.Fprint(p.s.err, "\r"+line+blanks(p.wide-wide))
+		fmt.Fprint(p.s.err, "\r"+line+blanks(p.wide-columns))
 	} else {
 		fmt.Fprint(p.s.err, "\r\x1b[K"+p.s.paint(p.s.err, cyan, line))
 	}
-	p.shown, p.wide = true, wide
+	p.shown, p.wide = true, columns
 }
 
 func (p *progress) clear() {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -271,10 +270,10 @@ func metricCell(metrics map[string]client.Point, name string) cell {
 // clipKey shortens the key of a metric that its value follows.
 func clipKey(text string, n int) string {
 	at := strings.LastIndex(text, " ")
-	if at < 0 || utf8.RuneCountInString(text) <= n {
+	if at < 0 || wide(text) <= n {
 		return clip(text, n)
 	}
-	room := n - utf8.RuneCountInString(text[at:])
+	room := n - wide(text[at:])
 	if room < 2 {
 		return clip(strings.TrimSpace(text[at:]), n)
 	}

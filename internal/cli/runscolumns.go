@@ -60,6 +60,7 @@ func runColumns(names []string, experiments map[string]string) ([]runColumn, err
 	plain := plainColumns(experiments)
 	out := make([]runColumn, 0, len(names))
 	for _, name := range names {
+		name = strings.TrimSpace(name)
 		kind, key, dotted := strings.Cut(name, ".")
 		var of func(*client.Run) string
 		var number func(*client.Run) any

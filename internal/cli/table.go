@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/berthml/berth/internal/spec"
 )
@@ -20,7 +19,7 @@ type table struct {
 
 type cell struct{ text, color string }
 
-// A flexible column can be shortened to least characters.
+// A flexible column can be shortened to least columns of the terminal.
 type flexible struct {
 	column, least int
 	cut           func(text string, n int) string // clip if nil
@@ -50,12 +49,12 @@ func (t *table) drop(column int) {
 func (t *table) fit(limit int) []int {
 	widths := make([]int, len(t.header))
 	for i, h := range t.header {
-		widths[i] = utf8.RuneCountInString(h)
+		widths[i] = wide(h)
 	}
 	for _, row := range t.rows {
 		for i := range row {
 			row[i].text = legible(row[i].text)
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+			widths[i] = max(widths[i], wide(row[i].text))
 		}
 	}
 	if limit == 0 {
@@ -116,7 +115,7 @@ func (s *session) printRows(t table) error {
 			}
 			b.WriteString(s.paint(s.out, c.color, text))
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
+				b.WriteString(strings.Repeat(" ", widths[i]-wide(text)+2))
 				used += widths[i] + 2
 			}
 		}
@@ -132,14 +131,6 @@ func (s *session) printRows(t table) error {
 	}
 	_, err := io.WriteString(s.out, b.String())
 	return err
-}
-
-// clip shortens text to n characters.
-func clip(text string, n int) string {
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
 }
 
 // legible is text whose control characters are shown, not obeyed; line breaks stay.

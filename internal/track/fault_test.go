@@ -124,8 +124,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotServed: traces, work on prompts, webhooks and the gateway are refused with a 404 in MLflow's
-// shape that says what this server does not have.
+// TestWhatIsNotServed: traces, work on prompts, webhooks and the gateway are refused with a 404 in
+// MLflow's shape that says what this server does not have.
 func TestWhatIsNotServed(t *testing.T) {
 	s := start(t, t.TempDir())
 	for _, c := range [][2]string{
