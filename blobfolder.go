@@ -25,3 +25,11 @@ func BlobFolder(u *url.URL) (container, path string, err error) {
 	}
 	return strings.Join(parts[:segments], "/"), path, nil
 }
+
+// ContentHashHeader is ours: the SHA-256, in hex, of the content. An upload that carries it is
+// refused with WireSHA256Mismatch when it has another one; every answer about a blob that is not
+// live has it.
+const (
+	ContentHashHeader  = "x-berth-content-sha256"
+	WireSHA256Mismatch = "Sha256Mismatch"
+)

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/xml"
 	"fmt"
@@ -58,6 +59,11 @@ func (b *blobs) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.puts++
+	if want := r.Header.Get("x-berth-content-sha256"); want != "" && q.Get("comp") == "" && want != sha(string(body)) {
+		w.Header().Set("x-ms-error-code", "Sha256Mismatch")
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	switch q.Get("comp") {
 	case "metadata":
 		b.meta[r.URL.Path] = r.Header.Get("x-ms-meta-upload_status")
@@ -272,5 +278,51 @@ func TestCodeIsUploadedOnce(t *testing.T) {
 	before := b.puts
 	if again, there, err := c.Code(t.Context(), u, 202208); err != nil || !there || again != id || b.puts != before {
 		t.Errorf("again: %s, %t, %v", again, there, err)
+	}
+}
+
+func sha(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// TestFilesThatChange: a file that is no longer what was hashed fails the upload, whichever way it
+// is sent, and the upload is not marked as whole.
+func TestFilesThatChange(t *testing.T) {
+	small := func() []client.File {
+		return []client.File{file(t, "a", []byte("1")), file(t, "b", []byte("2")), file(t, "c", []byte("3")), file(t, "d", []byte("4"))}
+	}
+	for name, files := range map[string][]client.File{
+		"packed": small(),
+		"alone":  {file(t, "a", bytes.Repeat([]byte("x"), 300<<10))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &blobs{}
+			c := open(t, b.handlers())
+			last := files[len(files)-1]
+			u := &client.Upload{Folder: "data", Hash: "h", Files: files, Hashes: func(files []client.File) {
+				for i := range files {
+					text, err := os.ReadFile(files[i].Path)
+					if err != nil {
+						t.Error(err)
+					}
+					files[i].Hash = sha(string(text))
+				}
+				if err := os.WriteFile(last.Path, bytes.Repeat([]byte("y"), int(last.Size)), 0o600); err != nil {
+					t.Error(err)
+				}
+			}}
+			_, err := c.Data(t.Context(), "workspaceblobstore", u)
+			if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), last.Path+" changed while it was being uploaded") {
+				t.Errorf("got %v", err)
+			}
+			if len(b.meta) > 0 {
+				t.Errorf("marked as whole: %v", b.meta)
+			}
+			for i := range files {
+				files[i].Hash = ""
+			}
+			u.Hashes = nil
+			if _, err := c.Data(t.Context(), "workspaceblobstore", u); err != nil || len(b.meta) != 1 {
+				t.Errorf("the next upload: %v, %v", err, b.meta)
+			}
+		})
 	}
 }

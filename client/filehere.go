@@ -14,16 +14,16 @@ import (
 
 // nameFile has a server on this machine read a file itself. Where it does not, for whatever reason,
 // done is false, and the file is to be sent.
-func (c *Client) nameFile(ctx context.Context, address string, file *os.File, size int64, count func(int64)) (done bool) {
+func (c *Client) nameFile(ctx context.Context, address string, file *os.File, f File, count func(int64)) (done bool) {
 	path, err := filepath.Abs(file.Name())
 	if err != nil {
 		return false
 	}
 	info, err := file.Stat()
-	if err != nil || info.Size() != size {
+	if err != nil || info.Size() != f.Size {
 		return false
 	}
-	name, err := json.Marshal(berth.FileHere{Path: path, Size: size, Modified: info.ModTime()})
+	name, err := json.Marshal(berth.FileHere{Path: path, Size: f.Size, Modified: info.ModTime()})
 	if err != nil {
 		return false
 	}
@@ -32,6 +32,9 @@ func (c *Client) nameFile(ctx context.Context, address string, file *os.File, si
 		return false
 	}
 	req.Header.Set(berth.FileHereHeader, string(name))
+	if f.Hash != "" {
+		req.Header.Set(berth.ContentHashHeader, f.Hash)
+	}
 	resp, err := c.blob(req, http.StatusOK)
 	if err != nil {
 		return false

@@ -3,6 +3,8 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -83,9 +85,9 @@ func (c *Client) sendPack(ctx context.Context, to *folder, files []File, count f
 		sent += f.Size
 	}
 	b.Write(berth.AppendPackEnd(nil, len(files)))
-	address := withQuery(to.at(""), "comp=pack")
+	pack := part{address: withQuery(to.at(""), "comp=pack"), body: io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len()))}
 	err := c.persist(ctx, http.MethodPut, func() error {
-		return c.sendOnce(ctx, address, 0, io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len())), func(int64) {})
+		return c.sendOnce(ctx, pack, func(int64) {})
 	})
 	if err == nil {
 		count(sent)
@@ -104,6 +106,11 @@ func readSmall(f File) ([]byte, error) {
 	data := make([]byte, f.Size)
 	if n, err := io.ReadFull(in, data); err != nil {
 		return nil, berth.Errorf(berth.Invalid, "upload %s: the file shrank while it was being read (%d of %d bytes): %w", f.Name, n, f.Size, err)
+	}
+	if f.Hash != "" {
+		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != f.Hash {
+			return nil, changed(f)
+		}
 	}
 	return data, nil
 }

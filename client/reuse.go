@@ -19,25 +19,19 @@ const fromHeader = "X-Berth-From"
 // be sent. It only saves time: what cannot be reused, for whatever reason, is sent.
 func (c *Client) reuse(ctx context.Context, to *folder, u *Upload, count func(int64)) []File {
 	left := u.Files
-	if u.Single || u.Hashes == nil || len(u.Before) == 0 {
+	if u.Single {
 		return left
-	}
-	hashes := map[string]string{} // by name
-	for i, h := range u.Hashes() {
-		if h != "" && berth.TreePath(u.Files[i].Name) {
-			hashes[u.Files[i].Name] = h
-		}
 	}
 	for _, from := range u.Before {
 		if from == to.url {
 			continue
 		}
-		left = c.reuseFrom(ctx, to, from, left, hashes, count)
+		left = c.reuseFrom(ctx, to, from, left, count)
 	}
 	return left
 }
 
-func (c *Client) reuseFrom(ctx context.Context, to *folder, from string, files []File, hashes map[string]string, count func(int64)) (left []File) {
+func (c *Client) reuseFrom(ctx context.Context, to *folder, from string, files []File, count func(int64)) (left []File) {
 	for len(files) > 0 {
 		var t berth.Tree
 		var asked []File
@@ -45,12 +39,11 @@ func (c *Client) reuseFrom(ctx context.Context, to *folder, from string, files [
 		for n < len(files) && len(asked) < reuseFiles {
 			f := files[n]
 			n++
-			hash := hashes[f.Name]
-			if hash == "" {
+			if f.Hash == "" || !berth.TreePath(f.Name) {
 				left = append(left, f)
 				continue
 			}
-			x := berth.TreeFile{Path: f.Name, Size: f.Size, Mode: 0o600, Hash: hash}
+			x := berth.TreeFile{Path: f.Name, Size: f.Size, Mode: 0o600, Hash: f.Hash}
 			text, asked = x.AppendFile(text), append(asked, f)
 		}
 		files = files[n:]

@@ -23,6 +23,7 @@ type File struct {
 	Name string // below the uploaded folder, with slashes
 	Path string // on this machine
 	Size int64
+	Hash string // SHA-256 of its first Size bytes, in hex; "" if it is not known
 }
 
 // Upload is a folder, or a single file, to upload.
@@ -32,11 +33,11 @@ type Upload struct {
 	Files  []File
 	Hash   string // of names and contents
 	// Before are the addresses of folders that files of this one were uploaded to earlier; what did
-	// not change since is not sent again. Hashes returns the SHA-256 of each of Files, in hex, ""
-	// where it is not known. Begun is called with the address of this upload before anything is
-	// sent. Both may be nil.
+	// not change since is not sent again. Hashes, if not nil, fills in what is known of the hashes
+	// of Files, before anything is sent: a file that is not what was hashed fails the upload. Begun,
+	// if not nil, is called with the address of this upload after that.
 	Before []string
-	Hashes func() []string
+	Hashes func(files []File)
 	Begun  func(address string)
 	// Progress, if not nil, is called with the number of bytes sent and the total. It may be called
 	// by several goroutines.
@@ -181,6 +182,9 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 			u.Progress(now, total)
 		}
 	}
+	if u.Hashes != nil {
+		u.Hashes(u.Files)
+	}
 	u.begun(to.url)
 	rest := c.reuse(ctx, to, u, count)
 	together, files := packs(rest)
@@ -194,11 +198,22 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 	files = append(files, left...)
 	return each(ctx, len(files), func(ctx context.Context, i int) error {
 		f := files[i]
-		if err := c.sendFile(ctx, to.at(f.Name), f, count); err != nil {
+		err := c.sendFile(ctx, to.at(f.Name), f, count)
+		var e *berth.Error
+		if errors.As(err, &e) && e.Wire == berth.WireSHA256Mismatch {
+			return changed(f)
+		}
+		if err != nil {
 			return fmt.Errorf("upload %s: %w", f.Name, err)
 		}
 		return nil
 	})
+}
+
+// changed is the error of a file that is not what was hashed: what is named after the hash would
+// have another content.
+func changed(f File) error {
+	return berth.Errorf(berth.Invalid, "%s changed while it was being uploaded; run this again when nothing writes to it", f.Path)
 }
 
 // each calls f for 0 … n-1, several at once, and returns the first error after all calls have
@@ -239,17 +254,20 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 		return berth.Errorf(berth.Invalid, "%w", err)
 	}
 	defer file.Close() // opened for reading
-	if c.local && f.Size > oneShot && c.nameFile(ctx, address, file, f.Size, count) {
+	if c.local && f.Size > oneShot && c.nameFile(ctx, address, file, f, count) {
 		return nil
 	}
 	if f.Size <= oneShot || c.local {
-		return c.sendPart(ctx, address, 0, io.NewSectionReader(file, 0, f.Size), count)
+		return c.sendPart(ctx, part{address: address, hash: f.Hash, body: io.NewSectionReader(file, 0, f.Size)}, count)
 	}
 	var ids []string
 	for at := int64(0); at < f.Size; at += blockSize {
 		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%016d", at))
-		part := withQuery(address, "comp=block&blockid="+url.QueryEscape(id))
-		if err := c.sendPart(ctx, part, f.Size-at, io.NewSectionReader(file, at, min(blockSize, f.Size-at)), count); err != nil {
+		block := part{
+			address: withQuery(address, "comp=block&blockid="+url.QueryEscape(id)), rest: f.Size - at,
+			body: io.NewSectionReader(file, at, min(blockSize, f.Size-at)),
+		}
+		if err := c.sendPart(ctx, block, count); err != nil {
 			return err
 		}
 		ids = append(ids, id)
@@ -261,25 +279,36 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 	}
 	list.WriteString("</BlockList>")
 	body := list.Bytes()
-	return c.sendPart(ctx, withQuery(address, "comp=blocklist"), 0, io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))), nil)
+	whole := part{
+		address: withQuery(address, "comp=blocklist"), hash: f.Hash,
+		body: io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))),
+	}
+	return c.sendPart(ctx, whole, nil)
 }
 
-// sendPart puts one body, again when the connection broke or the server was busy. rest is how much
-// of a file is to come, for a server that has no room for it; 0 does not say.
-func (c *Client) sendPart(ctx context.Context, address string, rest int64, part *io.SectionReader, count func(int64)) error {
+// part is the body of one request.
+type part struct {
+	address string
+	rest    int64  // how much of a file is to come, for a server that has no room for it; 0 does not say
+	hash    string // of the whole file, if this is or ends it; "" is not checked
+	body    *io.SectionReader
+}
+
+// sendPart puts one body, again when the connection broke or the server was busy.
+func (c *Client) sendPart(ctx context.Context, p part, count func(int64)) error {
 	if count == nil {
 		count = func(int64) {}
 	}
 	return c.persist(ctx, http.MethodPut, func() error {
 		var counted atomic.Int64
-		err := c.sendOnce(ctx, address, rest, part, func(n int64) {
+		err := c.sendOnce(ctx, p, func(n int64) {
 			counted.Add(n)
 			count(n)
 		})
 		if err != nil {
 			count(-counted.Load()) // it is sent again from its beginning, or not at all
 		} else {
-			count(part.Size() - counted.Load())
+			count(p.body.Size() - counted.Load())
 		}
 		return err
 	})
@@ -301,20 +330,23 @@ func (r *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *Client) sendOnce(ctx context.Context, address string, rest int64, part *io.SectionReader, count func(int64)) error {
-	req, err := c.blobRequest(ctx, http.MethodPut, address)
+func (c *Client) sendOnce(ctx context.Context, p part, count func(int64)) error {
+	req, err := c.blobRequest(ctx, http.MethodPut, p.address)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("x-ms-blob-type", "BlockBlob")
-	if rest > 0 {
-		req.Header.Set("X-Berth-Rest", strconv.FormatInt(rest, 10))
+	if p.rest > 0 {
+		req.Header.Set("X-Berth-Rest", strconv.FormatInt(p.rest, 10))
 	}
-	req.ContentLength = part.Size()
+	if p.hash != "" {
+		req.Header.Set(berth.ContentHashHeader, p.hash)
+	}
+	req.ContentLength = p.body.Size()
 	req.Body = http.NoBody
-	if part.Size() > 0 {
-		req.Body = io.NopCloser(&counted{Reader: io.NewSectionReader(part, 0, part.Size()), count: count})
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(part, 0, part.Size())), nil }
+	if p.body.Size() > 0 {
+		req.Body = io.NopCloser(&counted{Reader: io.NewSectionReader(p.body, 0, p.body.Size()), count: count})
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(p.body, 0, p.body.Size())), nil }
 	}
 	return c.done(c.blob(req, http.StatusCreated))
 }

@@ -222,7 +222,10 @@ func (o PutOptions) check(c content) error {
 	case o.Size > 0 && c.size != o.Size:
 		return berth.Errorf(berth.Invalid, "expected %d bytes, received %d", o.Size, c.size)
 	case o.SHA256 != "" && !strings.EqualFold(o.SHA256, c.hash):
-		return berth.Errorf(berth.Invalid, "the content's SHA-256 is %s, not %s", c.hash, quote(o.SHA256))
+		return &berth.Error{
+			Code: berth.Invalid, Wire: berth.WireSHA256Mismatch,
+			Msg: fmt.Sprintf("the content's SHA-256 is %s, not %s", c.hash, quote(o.SHA256)),
+		}
 	case len(o.MD5) > 0 && c.md5 != nil && !bytes.Equal(o.MD5, c.md5):
 		return &berth.Error{Code: berth.Invalid, Wire: "Md5Mismatch", Msg: "the MD5 given does not match the content"}
 	}

@@ -223,13 +223,11 @@ func (s *session) transfer(c *client.Client, u spec.Upload, folder *spec.Folder)
 	ws := fmt.Sprint(c.Workspace)
 	up.Before = u.Places(ws)
 	up.Begun = func(address string) { u.Sent(ws, address) }
-	up.Hashes = func() []string {
+	up.Hashes = func(files []client.File) {
 		u.Hashes(folder)
-		hashes := make([]string, len(folder.Files))
 		for i, f := range folder.Files {
-			hashes[i] = f.Hash
+			files[i].Hash = f.Hash
 		}
-		return hashes
 	}
 	return up
 }

@@ -327,7 +327,7 @@ func (f *Folder) sum() error {
 		fmt.Fprintf(h, "#%s#%d", file.Name, file.Size)
 	}
 	for _, file := range f.Files {
-		if err := copyInto(h, file.Path); err != nil {
+		if err := copyInto(h, file); err != nil {
 			return berth.Errorf(berth.Invalid, "%s: %s", file.Path, reason(err))
 		}
 	}
@@ -335,13 +335,14 @@ func (f *Folder) sum() error {
 	return nil
 }
 
-func copyInto(w io.Writer, file string) error {
-	r, err := os.Open(file)
+// copyInto copies as much of a file as there was when it was listed: as much is uploaded.
+func copyInto(w io.Writer, file File) error {
+	r, err := os.Open(file.Path)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	_, err = io.Copy(w, r)
+	_, err = io.Copy(w, io.LimitReader(r, file.Size))
 	return err
 }
 

@@ -48,7 +48,7 @@ func (u Upload) sumFiles(f *Folder, now time.Time) error {
 		fresh = true
 		g.Go(func() error {
 			h := sha256.New()
-			if err := copyInto(h, file.Path); err != nil {
+			if err := copyInto(h, *file); err != nil {
 				return berth.Errorf(berth.Invalid, "%s: %s", file.Path, reason(err))
 			}
 			file.Hash = hex.EncodeToString(h.Sum(nil))

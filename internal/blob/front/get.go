@@ -18,10 +18,6 @@ import (
 // maxRangeMD5 is the longest range whose MD5 a client may ask for.
 const maxRangeMD5 = 4 << 20
 
-// hashHeader is ours: the SHA-256, in hex, of the content. An upload that carries it is checked;
-// every answer about a blob that is not live has it.
-const hashHeader = "x-berth-content-sha256"
-
 func (c *call) get() error {
 	r, err := c.h.store.Open(c.r.Context(), c.container, c.name)
 	if err != nil {
@@ -124,7 +120,7 @@ func (c *call) describe(b *store.Blob) error {
 		hd.Set("Content-MD5", b.ContentMD5)
 	}
 	if b.Hash != "" {
-		hd.Set(hashHeader, b.Hash)
+		hd.Set(berth.ContentHashHeader, b.Hash)
 	}
 	for k, v := range b.Meta {
 		if k != uploadMark || marked {

@@ -135,7 +135,7 @@ func (c *call) delete() error {
 // ignored.
 func (c *call) options() (blob.PutOptions, error) {
 	hd := c.r.Header
-	o := blob.PutOptions{ContentType: hd.Get("x-ms-blob-content-type"), SHA256: hd.Get(hashHeader), Meta: metadata(hd)}
+	o := blob.PutOptions{ContentType: hd.Get("x-ms-blob-content-type"), SHA256: hd.Get(berth.ContentHashHeader), Meta: metadata(hd)}
 	if err := c.plainBody(); err != nil {
 		return o, err
 	}
