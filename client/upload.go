@@ -32,10 +32,10 @@ type Upload struct {
 	Single bool   // Files is one file, which stands for itself
 	Files  []File
 	Hash   string // of names and contents
-	// Before are the addresses of folders that files of this one were uploaded to earlier; what did
-	// not change since is not sent again. Hashes, if not nil, fills in what is known of the hashes
-	// of Files, before anything is sent: a file that is not what was hashed fails the upload. Begun,
-	// if not nil, is called with the address of this upload after that.
+	// Before are the addresses of folders that files of this one were uploaded to earlier; what
+	// did not change since is not sent again. Hashes, if not nil, fills in what is known of the
+	// hashes of Files before anything is sent: a file that is not what was hashed fails the upload.
+	// Begun, if not nil, is called with the address of this upload after that.
 	Before []string
 	Hashes func(files []File)
 	Begun  func(address string)
