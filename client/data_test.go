@@ -27,7 +27,9 @@ type blobs struct {
 	blocks map[string][]byte
 	meta   map[string]string
 	fail   int // requests to fail before any succeeds
-	puts   int
+
+	meanwhile func() // called when a connection breaks in the middle of a download
+	puts      int
 }
 
 func (b *blobs) handlers() map[string]http.HandlerFunc {
@@ -110,6 +112,12 @@ func (b *blobs) get(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
+		tag := `"` + sha(string(body))[:8] + `"`
+		if want := r.Header.Get("If-Match"); want != "" && want != tag {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		}
+		w.Header().Set("ETag", tag)
 		if at, ok := strings.CutPrefix(r.Header.Get("x-ms-range"), "bytes="); ok {
 			n, _ := strconv.Atoi(strings.TrimSuffix(at, "-"))
 			w.Header().Set("Content-Length", strconv.Itoa(len(body)-n))
@@ -122,6 +130,9 @@ func (b *blobs) get(w http.ResponseWriter, r *http.Request) {
 			b.fail--
 			w.Write(body[:len(body)/2])
 			w.(http.Flusher).Flush()
+			if b.meanwhile != nil {
+				b.meanwhile()
+			}
 			panic(http.ErrAbortHandler)
 		}
 		w.Write(body)
@@ -322,6 +333,33 @@ func TestFilesThatChange(t *testing.T) {
 			u.Hashes = nil
 			if _, err := c.Data(t.Context(), "workspaceblobstore", u); err != nil || len(b.meta) != 1 {
 				t.Errorf("the next upload: %v, %v", err, b.meta)
+			}
+		})
+	}
+}
+
+// TestDownloadOfAChangedFile: what is fetched after a connection broke is not put after the
+// beginning of another version; the new one is fetched as a whole.
+func TestDownloadOfAChangedFile(t *testing.T) {
+	for name, size := range map[string]int{"as long": 1 << 20, "shorter": 1 << 10, "longer": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			b := &blobs{}
+			c := open(t, b.handlers())
+			b.files["/st.blob.berth/c/p/x"] = bytes.Repeat([]byte("a"), 1<<20)
+			b.fail = 1
+			b.meanwhile = func() { b.files["/st.blob.berth/c/p/x"] = bytes.Repeat([]byte("b"), size) }
+			dir := t.TempDir()
+			var told atomic.Int64
+			_, err := c.Download(t.Context(), "azureml://datastores/workspaceblobstore/paths/p/x", dir, func(done, total int64) { told.Store(done) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join(dir, "x"))
+			if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("b"), size)) {
+				t.Errorf("%d bytes, of which %d are of the first version: %v", len(got), bytes.Count(got, []byte("a")), err)
+			}
+			if told.Load() != int64(size) {
+				t.Errorf("progress ended at %d of %d", told.Load(), size)
 			}
 		})
 	}

@@ -53,18 +53,22 @@ func (c *Client) Download(ctx context.Context, uri, dir string, progress func(do
 	return c.fetchAll(ctx, c.blobOpener(ds), items, base, dir, progress)
 }
 
-// An opener asks for a file, by its name in a list, from a byte on.
-type opener func(ctx context.Context, name string, at int64) (*http.Response, error)
+// An opener asks for a file, by its name in a list, from a byte on. The rest of a file is asked for
+// with the tag of its beginning, so that it is not the rest of another version.
+type opener func(ctx context.Context, name string, at int64, tag string) (*http.Response, error)
 
 // blobOpener opens blobs of a container.
 func (c *Client) blobOpener(ds *folder) opener {
-	return func(ctx context.Context, name string, at int64) (*http.Response, error) {
+	return func(ctx context.Context, name string, at int64, tag string) (*http.Response, error) {
 		req, err := c.blobRequest(ctx, http.MethodGet, ds.at(name))
 		if err != nil {
 			return nil, err
 		}
 		if at > 0 {
 			req.Header.Set("x-ms-range", "bytes="+strconv.FormatInt(at, 10)+"-")
+		}
+		if tag != "" {
+			req.Header.Set("If-Match", tag)
 		}
 		return c.blob(req, http.StatusOK, http.StatusPartialContent)
 	}
@@ -218,18 +222,28 @@ func (c *Client) fetch(ctx context.Context, root *os.Root, open opener, it blobI
 	return root.Rename(part, rel)
 }
 
-// fetchInto copies a file of a list into file, going on where a cut connection left off.
+// fetchInto copies a file of a list into file, going on where a cut connection left off. One that
+// became another since then is fetched from its beginning.
 func (c *Client) fetchInto(ctx context.Context, open opener, it blobItem, file *os.File, count func(int64)) error {
-	var at int64
-	for attempt := 1; at < it.Size; attempt++ {
-		n, err := c.fetchFrom(ctx, open, it.Name, file, at, count)
-		if at += n; n > 0 {
+	f := fetching{open: open, name: it.Name, size: it.Size, file: file, count: count}
+	changes := 0
+	for attempt := 1; f.at < f.size; attempt++ {
+		n, err := c.fetchMore(ctx, &f)
+		if n > 0 {
 			attempt = 1
 		}
 		switch {
 		case err == nil && n == 0:
-			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it changed during the download", at, it.Size)
+			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it changed during the download", f.at, f.size)
 		case err == nil:
+			continue
+		case f.at > 0 && berth.CodeOf(err) == berth.Precondition:
+			if changes++; changes == retries {
+				return berth.Errorf(berth.Unavailable, "the file changes again and again during the download")
+			}
+			if err := f.restart(); err != nil {
+				return err
+			}
 			continue
 		case attempt >= retries || !unreachable(err):
 			return err
@@ -241,17 +255,44 @@ func (c *Client) fetchInto(ctx context.Context, open opener, it blobItem, file *
 	return nil
 }
 
-func (c *Client) fetchFrom(ctx context.Context, open opener, name string, file *os.File, at int64, count func(int64)) (int64, error) {
-	resp, err := open(ctx, name, at)
+// fetching is a file on its way.
+type fetching struct {
+	open  opener
+	name  string
+	size  int64
+	tag   string // of the version that file has the first bytes of
+	file  *os.File
+	at    int64 // how many there are
+	count func(int64)
+}
+
+func (f *fetching) restart() error {
+	f.count(-f.at)
+	f.at, f.tag = 0, ""
+	_, err := f.file.Seek(0, io.SeekStart)
+	return errors.Join(err, f.file.Truncate(0))
+}
+
+func (c *Client) fetchMore(ctx context.Context, f *fetching) (int64, error) {
+	resp, err := f.open(ctx, f.name, f.at, f.tag)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close() // opened for reading
-	if at > 0 && resp.StatusCode != http.StatusPartialContent {
+	if f.at > 0 && resp.StatusCode != http.StatusPartialContent {
 		return 0, berth.Errorf(berth.Internal, "the server ignored the range it was asked for")
 	}
-	sink := &writeError{w: &counter{file, count}}
+	if f.at == 0 {
+		if f.tag = resp.Header.Get("ETag"); strings.HasPrefix(f.tag, "W/") {
+			f.tag = "" // says nothing about bytes
+		}
+		if resp.ContentLength >= 0 {
+			f.size = resp.ContentLength
+		}
+	}
+	sink := &writeError{w: &counter{f.file, f.count}}
 	n, err := io.Copy(sink, resp.Body)
+	f.at += n
 	if sink.err != nil {
 		return n, sink.err
 	}

@@ -145,7 +145,7 @@ func (c *Client) DownloadRun(ctx context.Context, run, at, dir string, progress 
 		items[i] = blobItem{Name: f.Path, Size: f.Size}
 		of[f.Path] = f
 	}
-	open := func(ctx context.Context, name string, from int64) (*http.Response, error) {
+	open := func(ctx context.Context, name string, from int64, tag string) (*http.Response, error) {
 		f := of[name]
 		req, err := c.request(ctx, http.MethodGet, c.Workspace.TrackingPath()+"/"+f.from.file+url.QueryEscape(f.name), nil)
 		if err != nil {
@@ -153,6 +153,9 @@ func (c *Client) DownloadRun(ctx context.Context, run, at, dir string, progress 
 		}
 		if from > 0 {
 			req.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-")
+		}
+		if tag != "" {
+			req.Header.Set("If-Match", tag)
 		}
 		resp, err := c.do(req)
 		if err != nil {
