@@ -60,8 +60,16 @@ func runsCommand(s *session) *cobra.Command {
 			"  berth runs compare RUN RUN\n" +
 			"  berth runs download RUN model\n" +
 			"  berth runs export > runs.csv",
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("`berth runs` lists runs; for one run: `berth runs show %s`", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f := strings.ToLower(s.format.name); f == "csv" || f == "jsonl" {
+				return usagef("-o %s: to write runs with all of their values, use `berth runs export --format %s`", f, f)
+			}
 			if err := s.format.check(); err != nil {
 				return err
 			}

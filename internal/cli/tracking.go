@@ -29,6 +29,12 @@ func trackingURICommand(s *session) *cobra.Command {
 			"  python -c 'import mlflow; print(mlflow.search_runs(search_all_experiments=True))'",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			if export && s.format.chosen() {
+				return usagef("--export prints shell commands: leave out -o and --query, or leave out --export")
+			}
 			e, err := s.trackingEnv(cmd)
 			if err != nil {
 				return err
@@ -60,6 +66,9 @@ func (s *session) trackingEnv(cmd *cobra.Command) (*trackingEnv, error) {
 	}
 	about, err := c.About(cmd.Context())
 	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Get(cmd.Context()); err != nil { // the workspace: its address would answer nothing
 		return nil, err
 	}
 	azure, err := s.azureEnv(c, about)

@@ -1,6 +1,10 @@
 package track
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/berthml/berth/internal/track/points"
+)
 
 // tagMetric names the metric that tells how a run is doing.
 const tagMetric = "berth.metric"
@@ -34,15 +38,18 @@ func primaryMetrics(c *call) (any, error) {
 	return map[string]any{"metrics": views}, nil
 }
 
-// primary is the metric that the run's tag names; without the tag the one whose latest point is
-// newest, what the machine measured aside.
+// primary is the metric that the run's tag names; without the tag, or that metric, the one whose
+// latest point is newest, what the machine measured aside.
 func (w *workspace) primary(r *run) (metricView, bool) {
 	var best metricView
 	found := false
 	if key := r.Tags[tagMetric]; key != "" {
-		s, ok := w.points.Last(r.ID, key)
-		best, found = viewOf(key, s.Latest), ok
-	} else {
+		var s points.Summary
+		if s, found = w.points.Last(r.ID, key); found {
+			best = viewOf(key, s.Latest)
+		}
+	}
+	if !found {
 		for _, s := range w.points.Latest(r.ID) {
 			if !strings.HasPrefix(s.Key, systemMetrics) && (!found || s.Latest.Timestamp > best.Timestamp) {
 				best, found = viewOf(s.Key, s.Latest), true

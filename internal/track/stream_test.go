@@ -131,23 +131,25 @@ func (w *logging) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// TestPrimaryMetric: it is the one that the run's tag names, or else the one that was logged last,
-// what the machine measured aside.
+// TestPrimaryMetric: it is the one that the run's tag names, or else, also if that was never logged,
+// the one that was logged last, what the machine measured aside.
 func TestPrimaryMetric(t *testing.T) {
 	s := start(t, t.TempDir())
 	named := at(s.must("POST", "runs/create", obj{"experiment_id": "0", "tags": []obj{{"key": "berth.metric", "value": "acc"}}}), "run", "info", "run_id").(string)
 	other := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	wrong := at(s.must("POST", "runs/create", obj{"experiment_id": "0", "tags": []obj{{"key": "berth.metric", "value": "accuracy"}}}), "run", "info", "run_id").(string)
 	none := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
-	for _, run := range []string{named, other} {
+	for _, run := range []string{named, other, wrong} {
 		s.must("POST", "runs/log-batch", obj{"run_id": run, "metrics": []obj{
 			{"key": "acc", "value": 0.9, "timestamp": 1, "step": 1},
 			{"key": "loss", "value": 0.3, "timestamp": 2, "step": 4},
 			{"key": "system/cpu", "value": 50, "timestamp": 9, "step": 1},
 		}})
 	}
-	got := s.must("POST", "/api/2.0/berth/metrics/primary", obj{"run_ids": []string{named, other, none, "unknown"}})
+	got := s.must("POST", "/api/2.0/berth/metrics/primary", obj{"run_ids": []string{named, other, wrong, none, "unknown"}})
 	if at(got, "metrics", 0, "run_id") != named || at(got, "metrics", 0, "key") != "acc" || at(got, "metrics", 0, "value") != 0.9 ||
-		at(got, "metrics", 1, "run_id") != other || at(got, "metrics", 1, "key") != "loss" || at(got, "metrics", 2) != nil {
+		at(got, "metrics", 1, "run_id") != other || at(got, "metrics", 1, "key") != "loss" ||
+		at(got, "metrics", 2, "run_id") != wrong || at(got, "metrics", 2, "key") != "loss" || at(got, "metrics", 3) != nil {
 		t.Errorf("got %v", got)
 	}
 }
