@@ -321,7 +321,7 @@ func TestFilesThatChange(t *testing.T) {
 				}
 			}}
 			_, err := c.Data(t.Context(), "workspaceblobstore", u)
-			if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), last.Path+" changed while it was being uploaded") {
+			if !client.IsChanged(err) || berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), last.Path+" changed while it was being uploaded") {
 				t.Errorf("got %v", err)
 			}
 			if len(b.meta) > 0 {

@@ -199,8 +199,7 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 	return each(ctx, len(files), func(ctx context.Context, i int) error {
 		f := files[i]
 		err := c.sendFile(ctx, to.at(f.Name), f, count)
-		var e *berth.Error
-		if errors.As(err, &e) && e.Wire == berth.WireSHA256Mismatch {
+		if IsChanged(err) {
 			return changed(f)
 		}
 		if err != nil {
@@ -213,7 +212,16 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 // changed is the error of a file that is not what was hashed: what is named after the hash would
 // have another content.
 func changed(f File) error {
-	return berth.Errorf(berth.Invalid, "%s changed while it was being uploaded; run this again when nothing writes to it", f.Path)
+	return &berth.Error{
+		Code: berth.Invalid, Wire: berth.WireSHA256Mismatch,
+		Msg: f.Path + " changed while it was being uploaded; if the job does not need it, name it in .amlignore",
+	}
+}
+
+// IsChanged reports whether an upload failed because a file is no longer what was hashed.
+func IsChanged(err error) bool {
+	var e *berth.Error
+	return errors.As(err, &e) && e.Wire == berth.WireSHA256Mismatch
 }
 
 // each calls f for 0 … n-1, several at once, and returns the first error after all calls have

@@ -163,10 +163,11 @@ func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload
 	if len(folder.Files) == 0 {
 		return "", nil
 	}
-	up := s.transfer(c, u, folder)
-	defer s.sending(up)()
-	id, _, err := c.Code(ctx, up, folder.HashVersion)
-	return id, err
+	var id string
+	return id, s.transfer(c, u, folder, func(up *client.Upload) (err error) {
+		id, _, err = c.Code(ctx, up, folder.HashVersion)
+		return err
+	})
 }
 
 // uploadData puts a file or folder into a datastore and returns its URI.
@@ -186,13 +187,15 @@ func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Uploa
 	if err != nil {
 		return "", err
 	}
-	up := s.transfer(c, u, folder)
-	defer s.sending(up)()
 	store := u.Datastore
 	if store == "" {
 		store = "workspaceblobstore"
 	}
-	uri, err := c.Data(ctx, store, up)
+	var uri string
+	err = s.transfer(c, u, folder, func(up *client.Upload) (err error) {
+		uri, err = c.Data(ctx, store, up)
+		return err
+	})
 	if err != nil || u.Kind != "context" {
 		return uri, err
 	}
@@ -201,8 +204,11 @@ func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Uploa
 	return address + "/", err
 }
 
-// transfer is a snapshot as the client takes it.
-func (s *session) transfer(c *client.Client, u spec.Upload, folder *spec.Folder) *client.Upload {
+// changes is how often a folder is looked at anew because a file of it changed meanwhile.
+const changes = 3
+
+// transfer sends a snapshot, and again what changed while it was sent.
+func (s *session) transfer(c *client.Client, u spec.Upload, folder *spec.Folder, send func(*client.Upload) error) error {
 	for n, what := range folder.Skipped {
 		if n == 3 {
 			s.say("%s: %d more that are neither files nor folders are left out", u.Path, len(folder.Skipped)-n)
@@ -210,6 +216,22 @@ func (s *session) transfer(c *client.Client, u spec.Upload, folder *spec.Folder)
 		}
 		s.say("%s: %s, and is left out", u.Path, what)
 	}
+	for n := 0; ; n++ {
+		up := s.asUpload(c, u, folder)
+		stop := s.sending(up)
+		err := send(up)
+		stop()
+		if !client.IsChanged(err) || n == changes {
+			return err
+		}
+		if err := u.Again(folder); err != nil {
+			return err
+		}
+	}
+}
+
+// asUpload is a snapshot as the client takes it.
+func (s *session) asUpload(c *client.Client, u spec.Upload, folder *spec.Folder) *client.Upload {
 	up := &client.Upload{Folder: filepath.Base(u.Path), Hash: folder.Hash, Files: make([]client.File, len(folder.Files))}
 	if up.Folder == string(filepath.Separator) || up.Folder == "." || u.Path == "" {
 		up.Folder = "code"

@@ -80,6 +80,29 @@ func (u Upload) indexFile() string {
 	return filepath.Join(u.Index, hexSum(fmt.Sprint(IndexedVersion, "\x00", place, "\x00", strings.Join(u.Includes, "\x00"))))
 }
 
+// indexBelow is where the index is in the folder, "" where it is not.
+func (u Upload) indexBelow() string {
+	if u.Index == "" || u.Path == "" {
+		return ""
+	}
+	dir, err := filepath.Abs(u.Path)
+	if err != nil {
+		return ""
+	}
+	index := u.Index
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	if real, err := filepath.EvalSymlinks(index); err == nil {
+		index = real
+	}
+	rel, err := filepath.Rel(dir, index)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
 // recall is the hash of a folder that looks as it did, "" when it is not known.
 func (u Upload) recall(looks string) string {
 	text, err := os.ReadFile(u.indexFile())

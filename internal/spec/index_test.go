@@ -214,3 +214,56 @@ func TestLabel(t *testing.T) {
 		t.Error("a file that was changed has the same label")
 	}
 }
+
+// TestIndexInTheFolder: an index that is in the folder changes with every upload, and is not part
+// of it.
+func TestIndexInTheFolder(t *testing.T) {
+	root, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Skip(err)
+	}
+	write(t, root, map[string]string{"a.py": "one", ".cache/berth/snapshots/old": "x", ".cache/other": "y"})
+	for _, path := range []string{root, link} {
+		u := spec.Upload{Path: path, Index: filepath.Join(root, ".cache/berth/snapshots")}
+		f, err := u.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, file := range f.Files {
+			names = append(names, file.Name)
+		}
+		if want := []string{".cache/other", "a.py"}; !slices.Equal(names, want) {
+			t.Errorf("%s: got %q, want %q", path, names, want)
+		}
+	}
+}
+
+// TestAgain: files that changed since they were listed are hashed as they are now.
+func TestAgain(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{"a.py": "one", "b.py": "two", "c.py": "three"})
+	u := spec.Upload{Path: root, Index: t.TempDir()}
+	f, err := u.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := f.Hash
+	write(t, root, map[string]string{"b.py": "longer"})
+	if err := u.Again(f); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := spec.Upload{Path: root, Index: t.TempDir()}.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Hash == old || f.Hash != fresh.Hash || f.Bytes() != fresh.Bytes() {
+		t.Errorf("%s of %d bytes, want %s of %d; before it was %s", f.Hash, f.Bytes(), fresh.Hash, fresh.Bytes(), old)
+	}
+	if err := os.Remove(filepath.Join(root, "c.py")); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Again(f); err == nil || !strings.Contains(err.Error(), "c.py") {
+		t.Errorf("a file that is gone: %v", err)
+	}
+}

@@ -106,6 +106,21 @@ func (u Upload) Sum(f *Folder) error {
 	return nil
 }
 
+// Again looks at the files of a folder anew and sums them up.
+func (u Upload) Again(f *Folder) error {
+	for i := range f.Files {
+		x := found{file: f.Files[i].Path, name: f.Files[i].Name}
+		switch x.look(); {
+		case x.err != nil:
+			return u.wrong(x.err)
+		case x.skipped != "":
+			return u.wrong(berth.Errorf(berth.Invalid, "%s, and was a file before", x.skipped))
+		}
+		f.Files[i] = x.is
+	}
+	return u.Sum(f)
+}
+
 // wrong is an error with the place in a file that names the upload.
 func (u Upload) wrong(err error) error {
 	if err == nil || u.At.File == "" {
@@ -147,8 +162,12 @@ func (u Upload) fingerprint() string {
 }
 
 // listing is a snapshot without its hash; links that lead out of the folder are among its strays.
+// The index is left out: it changes with every upload.
 func (u Upload) listing() (*Folder, error) {
 	f := &Folder{}
+	if rel := u.indexBelow(); rel != "" {
+		u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], "/"+rel+"/")
+	}
 	if u.Path == "" { // includes alone
 		return f, f.include(u)
 	}
