@@ -131,7 +131,7 @@ func (w *logging) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// TestPrimaryMetric: it is the one that the run's tag names, or else, also if that was never logged,
+// TestPrimaryMetric: it is the one that the run's tag names, or else, also if it was never logged,
 // the one that was logged last, what the machine measured aside.
 func TestPrimaryMetric(t *testing.T) {
 	s := start(t, t.TempDir())
