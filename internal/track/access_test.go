@@ -262,3 +262,17 @@ func TestSourceNamesOneRun(t *testing.T) {
 	}
 	s.must("POST", "model-versions/create", obj{"name": "m", "source": "runs:/train/model"})
 }
+
+// TestRunsOfAJob: a run that a job makes beside its own names the job, whatever the job says; those
+// of people name none.
+func TestRunsOfAJob(t *testing.T) {
+	s := start(t, t.TempDir())
+	job, ann := s.as(s.addJob("train", "ann", "mine")), s.as(track.Caller{User: "ann", Write: true})
+	exp := at(job.must("GET", "experiments/get-by-name?experiment_name=mine", nil), "experiment", "experiment_id").(string)
+	second := at(job.must("POST", "runs/create", obj{"experiment_id": exp, "tags": []obj{{"key": "berth.job", "value": "another"}}}), "run", "info", "run_id")
+	ann.must("POST", "runs/create", obj{"experiment_id": exp})
+	found := ann.must("POST", "runs/search", obj{"experiment_ids": []string{exp}, "filter": "tags.berth.job = 'train'"})
+	if at(found, "runs", 0, "info", "run_id") != second || at(found, "runs", 1) != nil {
+		t.Errorf("got %v, want %v", found, second)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 const (
 	tagRunName = "mlflow.runName"
+	tagJob     = "berth.job" // ours: the job that made a run beside its own
 	tagParent  = "mlflow.parentRunId"
 )
 
@@ -143,6 +144,9 @@ func createRun(c *call) (any, error) {
 	}
 	r.Name = name
 	setTag(&r.Tags, pair{tagRunName, name})
+	if c.who.Job != "" {
+		setTag(&r.Tags, pair{tagJob, c.who.Job})
+	}
 	err := c.update(c.ctx, func(x *change) error {
 		e, err := x.findExperiment(experiment)
 		if err != nil {
