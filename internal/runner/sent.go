@@ -34,21 +34,41 @@ func openSent(path string) (*sent, error) {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	s := &sent{f: f, have: map[string]mark{}}
-	r := bufio.NewReader(f)
-	for {
-		l, err := r.ReadString('\n')
-		if err == io.EOF { // a last name without its end may be half a name
-			break
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		if how, name := mark(l[0]), l[1:len(l)-1]; name != "" {
-			s.set(how, name)
-		}
+	if err := s.read(f); err != nil {
+		f.Close()
+		return nil, err
 	}
 	return s, nil
+}
+
+// longestSent bounds a line of the file: a path is shorter.
+const longestSent = 16 << 10
+
+// read reads the names. A crash, or a disk that was full, may have cut a line anywhere: it then
+// goes on with the next one, names nothing, and what it was about is sent again.
+func (s *sent) read(f io.Reader) error {
+	r := bufio.NewReaderSize(f, longestSent)
+	for long := false; ; {
+		l, err := r.ReadSlice('\n')
+		switch {
+		case err == bufio.ErrBufferFull:
+			long = true
+			continue
+		case err == io.EOF: // a last name without its end may be half a name
+			return nil
+		case err != nil:
+			return err
+		}
+		whole := !long
+		long = false
+		if !whole || len(l) < 3 {
+			continue
+		}
+		switch how := mark(l[0]); how {
+		case markSent, markEarly, markGone:
+			s.set(how, string(l[1:len(l)-1]))
+		}
+	}
 }
 
 func (s *sent) close() {
