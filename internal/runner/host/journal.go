@@ -32,7 +32,9 @@ type journal struct {
 	live map[berth.TaskID]*entry
 	dead int64 // bytes of lines about removed tasks
 
-	crashed bool // the worker before this one died
+	crashed bool         // the worker before this one died
+	panics  int          // how many ended by themselves, one soon after the other
+	trying  berth.TaskID // what is taken up by itself, see trial.go
 
 	room int64 // up to here the disk is ours, whoever fills it
 }
@@ -56,6 +58,9 @@ type line struct {
 	Removed bool            `json:"removed,omitempty"`
 	Deaths  int             `json:"deaths,omitempty"`
 	Ended   bool            `json:"ended,omitempty"` // the worker ended, and did not die
+	Panics  int             `json:"panics,omitempty"`
+	Well    bool            `json:"well,omitempty"` // the worker lives
+	Trying  *berth.TaskID   `json:"trying,omitempty"`
 }
 
 // compactAt is how many dead bytes make a rewrite worth while.
@@ -100,6 +105,14 @@ func (j *journal) load() error {
 		if l.Boot != "" {
 			boot = l.Boot
 		}
+		switch {
+		case l.Panics > 0:
+			j.panics = l.Panics
+		case l.Well:
+			j.panics, j.trying = 0, ""
+		case l.Trying != nil:
+			j.trying = *l.Trying
+		}
 		j.apply(&l, boot, int64(len(b)))
 	}
 }
@@ -121,6 +134,9 @@ func (j *journal) apply(l *line, boot string, n int64) {
 	e.bytes += n
 	e.boot = boot
 	if l.Mark != nil {
+		if e.mark.Step != l.Mark.Step { // it got on
+			e.deaths = 0
+		}
 		e.mark = *l.Mark
 	}
 	e.deaths = max(e.deaths, l.Deaths)
@@ -152,6 +168,12 @@ func (j *journal) rewrite() error {
 		_ = enc.Encode(l)
 	}
 	_ = enc.Encode(line{Boot: j.boot})
+	if j.panics > 0 {
+		_ = enc.Encode(line{Panics: j.panics})
+	}
+	if j.trying != "" {
+		_ = enc.Encode(line{Trying: &j.trying})
+	}
 	if err := w.Flush(); err != nil { // bufio keeps the first error
 		f.Close()
 		return err

@@ -42,6 +42,7 @@ func Main(ctx context.Context, args []string) error {
 	dir := flags.String("dir", "", "directory of the host")
 	role := flags.String("role", "", "process to be")
 	ready := flags.Bool("ready", false, "say on descriptor 4 when it listens")
+	panicked := flags.Bool("panicked", false, "the worker before this one ended by itself")
 	first := flags.Bool("first", false, "it is the first: it has to set up the fence")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -65,7 +66,7 @@ func Main(ctx context.Context, args []string) error {
 		}
 		return reap(*dir, argv, *ready, log)
 	case "worker":
-		os.Exit(work(ctx, *dir, argv, *ready, log))
+		os.Exit(work(ctx, *dir, argv, *ready, *panicked, log))
 	}
 	return fmt.Errorf("unknown role %q", *role)
 }
@@ -212,7 +213,7 @@ func Shutdown(ctx context.Context, dir string) error {
 }
 
 // work is the worker's process; it returns its exit code.
-func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.Logger) int {
+func work(ctx context.Context, dir string, argv []string, ready, panicked bool, log *slog.Logger) int {
 	for _, fd := range []int{fdLife, fdReady, fdLock} {
 		syscall.CloseOnExec(fd) // tasks have no use for them
 	}
@@ -237,7 +238,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 		log.Error("opening the host", "err", err)
 		return exitFailed
 	}
-	w, err := openWorker(dir, log)
+	w, err := openWorker(dir, panicked, log)
 	if err != nil {
 		log.Error("opening the host", "err", err)
 		return exitFailed

@@ -26,6 +26,8 @@ type reaper struct {
 	ready  *os.File // handed to the first worker, which says there that it listens
 	life   *os.File // held open: the worker sees its end when this process dies
 	worker int
+	// panicked says that the last worker ended by itself: it was not killed, nor told to.
+	panicked bool
 }
 
 // reap is the reaper's process.
@@ -65,6 +67,7 @@ func (r *reaper) run() error {
 				return r.again()
 			}
 			r.log.Warn("the worker died", "status", status)
+			r.panicked = panicked(status)
 		}
 		if _, err := os.Stat(r.dir); os.IsNotExist(err) {
 			return fmt.Errorf("the directory is gone: %w", err)
@@ -89,6 +92,9 @@ func (r *reaper) start() error {
 	}
 	r.life = pw
 	argv := append(slices.Clone(r.argv), "--role", "worker")
+	if r.panicked {
+		argv = append(argv, "--panicked")
+	}
 	files := []uintptr{0, 1, 2, pr.Fd(), 0, fdLock}
 	if r.ready != nil {
 		argv = append(argv, "--ready")
@@ -100,6 +106,12 @@ func (r *reaper) start() error {
 	}
 	r.worker, err = syscall.ForkExec(self(), argv, &syscall.ProcAttr{Env: os.Environ(), Files: files})
 	return err
+}
+
+// panicked says whether a process ended as a panic, or a signal of its own making, ends it.
+func panicked(s syscall.WaitStatus) bool {
+	const exitPanic = 2 // of Go's runtime
+	return s.Exited() && s.ExitStatus() == exitPanic || s.Signaled() && s.Signal() != syscall.SIGKILL && s.Signal() != syscall.SIGTERM
 }
 
 // attend reaps until the worker has died, and says how it did. Inherited processes are noted before

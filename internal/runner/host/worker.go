@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -38,8 +39,12 @@ type worker struct {
 	trees   func() *cache.Cache // of what tasks read; nil when it cannot be opened
 	gate    *gate
 	turn    chan struct{} // has one element while a suspect is prepared
+	trial   chan struct{} // has one element while a task is taken up by itself
+	trials  atomic.Int32  // how many tasks are, or will be
 	terms   *Terms
 	base    []string // what commands inherit
+
+	panicked bool // the worker before it ended by itself
 
 	ctx   context.Context // of all tasks; its end abandons them
 	tasks sync.WaitGroup
@@ -78,6 +83,7 @@ type job struct {
 	reported  bool
 	suspect   bool          // a worker died while it prepared it
 	asked     chan struct{} // closed and nil when the server has answered a report of a suspect
+	trial     bool          // it is taken up by itself
 }
 
 // Reasons for a worker to end.
@@ -94,8 +100,9 @@ const (
 	exitRestart = 3
 )
 
-// openWorker takes the directory over and everything in it.
-func openWorker(dir string, log *slog.Logger) (*worker, error) {
+// openWorker takes the directory over and everything in it. panicked says that the worker before it
+// ended by itself.
+func openWorker(dir string, panicked bool, log *slog.Logger) (*worker, error) {
 	boot, err := bootID()
 	if err != nil {
 		return nil, err
@@ -108,18 +115,25 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if panicked {
+		if err := j.panicked(); err != nil {
+			log.Error("the end of a worker is not noted", "err", err)
+		}
+	}
 	at, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{
-		dir: dir, at: at, build: Build(self()), log: log, journal: j, dirs: dirs, ca: &caFiles{dir: dir}, reaped: &reaped{path: filepath.Join(dir, "reaped")},
+		panicked: panicked,
+		dir:      dir, at: at, build: Build(self()), log: log, journal: j, dirs: dirs, ca: &caFiles{dir: dir}, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
 		trees:   sync.OnceValue(func() *cache.Cache { return openCache(dir, log) }),
 		logs:    &logs{},
 		gate:    &gate{dir: dir},
 		turn:    make(chan struct{}, 1),
+		trial:   make(chan struct{}, 1),
 		terms:   &Terms{Dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
@@ -141,6 +155,7 @@ func (w *worker) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 	w.tasks.Go(func() { w.retire(ctx, signals) })
 	w.tasks.Go(func() { w.sweeper.run(ctx) })
 	w.tasks.Go(func() { w.watchIdle(ctx) })
+	w.tasks.Go(func() { w.getWell(ctx) })
 	w.recover()
 
 	srv := &server{w: w, conns: map[net.Conn]bool{}}
@@ -170,6 +185,7 @@ func (w *worker) recover() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	known := w.journal.entries()
+	blamed := w.blamed()
 	begun := map[berth.TaskID]bool{}
 	old, _ := os.ReadDir(filepath.Join(w.dir, "tasks"))
 	for _, d := range old {
@@ -186,7 +202,13 @@ func (w *worker) recover() {
 			w.log.Error("launch in the journal not understood", "task", id, "err", err)
 			continue
 		}
-		if w.journal.crashed && begun[id] && e.mark.Step == "" && e.boot == w.journal.boot {
+		switch {
+		case e.boot != w.journal.boot || e.mark.Step == runner.StepDone:
+		case blamed != "":
+			if id == blamed {
+				w.blame(id, &e)
+			}
+		case w.journal.crashed && begun[id] && e.mark.Step == "":
 			w.countDeath(id, &e)
 		}
 		last := e.mark
@@ -204,6 +226,10 @@ func (w *worker) recover() {
 		j.running = last.Step == runner.StepStarted || last.Step == runner.StepExec
 		if last.Step == runner.StepDone {
 			j.state, j.exit = berth.TaskDone, last.Exit
+		}
+		if w.journal.panics >= mostPanics && last.Step != "" && last.Step != runner.StepDone {
+			j.trial = true
+			w.trials.Add(1)
 		}
 		j.ticket = w.ticket(&l, last.Step != "")
 		w.launch(j, last)
@@ -283,6 +309,13 @@ func (w *worker) launch(j *job, last runner.Mark) {
 				return
 			}
 			defer prepared()
+		}
+		if j.trial {
+			over, ok := w.onTrial(id)
+			if !ok {
+				return
+			}
+			defer over()
 		}
 		if _, err := runner.Run(w.ctx, j.launch, o); err != nil && w.ctx.Err() == nil {
 			w.log.Error("task abandoned", "task", id, "err", err)
