@@ -101,7 +101,7 @@ type Config struct {
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`
 	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the
-	// server's own copies.
+	// server's own copies; 0 is a fifth of the disk.
 	DataCache int64 `yaml:"data_cache_bytes"`
 	// WorkspaceStorage is how many bytes a workspace may store before it takes no more jobs; 0 is
 	// no end. A tag of the workspace says otherwise.
@@ -157,7 +157,6 @@ func Default(home string) Config {
 		LocalJobs:        true,
 		LocalCurrency:    "USD",
 		EnvironmentCache: 20 << 30,
-		DataCache:        20 << 30,
 		BlobsCache:       20 << 30,
 		InstanceDisk:     120_000_000_000,
 		KeepMeters:       90,

@@ -162,7 +162,7 @@ func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 		// server in between.
 		if err := copyChecked(f, from, to); err == nil {
 			return copied, nil
-		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || errors.Is(err, syscall.ENOSPC) {
+		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || isFull(err) {
 			return none, full(name)
 		}
 	}
@@ -218,30 +218,34 @@ func (c *Cache) fetch(ctx context.Context, t *berth.Tree, missing []int, dest fu
 		}
 	}
 	part := func(i int) string { return filepath.Join(tmp, fmt.Sprint(i)) }
+	c.makeRoom(sizeOf(t, want))
 	if err := src.Fetch(ctx, t, want, part); err != nil {
 		return full(err)
 	}
-	err := each(ctx, len(want), func(n int) error {
-		i := want[n]
-		return c.keep(&t.Files[i], part(i))
-	})
+	err := each(ctx, len(want), func(n int) error { return verify(&t.Files[want[n]], part(want[n])) })
 	if err != nil {
 		return err
 	}
-	return each(ctx, len(missing), func(n int) error {
+	// A content without links may be evicted at any time, so it gets its place when it has some.
+	err = each(ctx, len(missing), func(n int) error {
 		i := missing[n]
 		f := &t.Files[i]
-		ok, err := link(f, c.content(f), dest(i))
+		from := part(first[c.content(f)])
+		ok, err := link(f, from, dest(i))
 		if err == nil && !ok { // a file system without links, or too many of them
-			err = copyChecked(f, c.content(f), dest(i))
+			err = copyChecked(f, from, dest(i))
 		}
 		st.files[i].how = copied
 		return full(err)
 	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, len(want), func(n int) error { return c.keep(&t.Files[want[n]], part(want[n])) })
 }
 
-// keep makes a file that was fetched a content of the cache, if it is what it should be.
-func (c *Cache) keep(f *berth.TreeFile, from string) error {
+// verify says whether a file that was fetched is what it should be.
+func verify(f *berth.TreeFile, from string) error {
 	size, sum, err := sumFile(from)
 	if err != nil {
 		return err
@@ -249,6 +253,11 @@ func (c *Cache) keep(f *berth.TreeFile, from string) error {
 	if size != f.Size || sum != f.Hash {
 		return berth.Errorf(berth.Unavailable, "%s does not match its manifest: got %d bytes with hash %s, want %d with %s; it is damaged where it came from, and has to be restored there", f.Path, size, sum, f.Size, f.Hash)
 	}
+	return nil
+}
+
+// keep makes a file that was fetched a content of the cache.
+func (c *Cache) keep(f *berth.TreeFile, from string) error {
 	to := c.content(f)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return full(err)
@@ -322,7 +331,7 @@ func oddName(name string, err error) error {
 
 // full says of an error that the disk is, where it is.
 func full(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if isFull(err) && berth.CodeOf(err) != berth.Unavailable {
 		return berth.Errorf(berth.Unavailable, "the disk of the node is full: %w", err)
 	}
 	return err

@@ -37,7 +37,7 @@ import (
 
 // Options adjust a Cache. The zero value is good.
 type Options struct {
-	// Bytes is how much is kept, of what the cache has copies of; 0 means 20 GiB.
+	// Bytes is how much is kept, of what the cache has copies of; 0 means a fifth of the disk.
 	Bytes int64
 	// Protect keeps the account itself from writing to trees by their permissions: for tasks that
 	// see them as they are.
@@ -74,9 +74,6 @@ type making struct {
 
 // Open opens the cache in dir, which is made when it does not exist.
 func Open(dir string, o Options) (*Cache, error) {
-	if o.Bytes <= 0 {
-		o.Bytes = 20 << 30
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -222,6 +219,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 		return nil, err
 	}
 	key := hashOf(text)
+	tried := false
 	for range 8 { // it may be taken away between being made and being opened
 		u, err := c.open(ctx, key, false, &warnings)
 		if err != nil {
@@ -229,6 +227,10 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 		}
 		if u == nil {
 			b, err := c.make(ctx, key, text, t, src)
+			if !tried && ctx.Err() == nil && c.afterFull(err, t.Bytes()) {
+				tried = true
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}

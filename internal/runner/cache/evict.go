@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berthml/berth"
 )
 
 const (
@@ -31,16 +33,39 @@ type kept struct {
 	size int64
 }
 
-// Evict removes trees, the one that was used longest ago first, until what is left fits, and
-// returns how many it removed. It takes none that is in use.
+// Evict removes trees, the one that was used longest ago first, until what is left fits and the
+// disk has some room, and returns how many it removed. It takes none that is in use.
 func (c *Cache) Evict() (removed int) {
 	c.sweepTemps()
+	limit := c.limit()
+	return c.evict(func(k kept, left int64) bool {
+		return left > limit || time.Since(k.used) >= unused || !c.spare(0)
+	})
+}
+
+// evict removes the trees that are to go, those that nobody uses; goes is asked in the order in
+// which they were used, with what all that are left take.
+func (c *Cache) evict(goes func(k kept, left int64) bool) (removed int) {
+	list, left := c.list()
+	for _, k := range list {
+		if goes(k, left) && c.evictTree(k.key) {
+			left -= k.size
+			removed++
+		}
+	}
+	if removed > 0 {
+		c.sweepContent()
+		c.sweepNames()
+	}
+	return removed
+}
+
+// list is the trees in the order in which they were used, and what they take.
+func (c *Cache) list() (list []kept, total int64) {
 	entries, err := os.ReadDir(c.path("trees"))
 	if err != nil {
-		return 0
+		return nil, 0
 	}
-	var list []kept
-	var total int64
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !isKey(e.Name()) {
@@ -51,20 +76,7 @@ func (c *Cache) Evict() (removed int) {
 		list = append(list, k)
 	}
 	slices.SortFunc(list, func(a, b kept) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
-	for _, k := range list {
-		if total <= c.o.Bytes && time.Since(k.used) < unused {
-			continue
-		}
-		if c.evictTree(k.key) {
-			total -= k.size
-			removed++
-		}
-	}
-	if removed > 0 {
-		c.sweepContent()
-		c.sweepNames()
-	}
-	return removed
+	return list, total
 }
 
 // weigh is what a tree takes on the disk, without what is the server's.
@@ -98,10 +110,29 @@ func (c *Cache) evictTree(key string) bool {
 	if os.Rename(dir, old) != nil {
 		return false
 	}
+	text, merr := os.ReadFile(filepath.Join(old, "manifest"))
 	if err := RemoveAll(old); err != nil {
 		c.o.Log.Warn("evicted folder not removed", "dir", old, "err", err)
 	}
+	if merr == nil {
+		c.evictContent(text)
+	}
 	return true
+}
+
+// evictContent removes the contents of a tree that is gone which no other tree has.
+func (c *Cache) evictContent(manifest []byte) {
+	t, err := berth.ParseTree(manifest)
+	if err != nil {
+		return // they go when they are old
+	}
+	for i := range t.Files {
+		if f := &t.Files[i]; isKey(f.Hash) {
+			if info, err := os.Lstat(c.content(f)); err == nil && links(info) == 1 {
+				_ = os.Remove(c.content(f))
+			}
+		}
+	}
 }
 
 // sweepTemps removes what processes that have ended left in tmp, and trees that were given up and
@@ -134,13 +165,13 @@ func (c *Cache) sweepTemps() {
 	}
 }
 
-// sweepContent removes contents that no tree has.
+// sweepContent removes contents that no tree has, and none will have soon.
 func (c *Cache) sweepContent() {
 	_ = filepath.WalkDir(c.path("content"), func(p string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return nil //nolint:nilerr // what cannot be read stays
 		}
-		// One that was just fetched gets its links in a moment.
+		// One of a place gets its links when all files of that are here.
 		if info, err := e.Info(); err == nil && links(info) == 1 && time.Since(info.ModTime()) > time.Hour {
 			_ = os.Remove(p)
 		}

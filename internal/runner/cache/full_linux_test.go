@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +34,98 @@ func smallDisk(t *testing.T) string {
 		}
 	})
 	return filepath.Join(dir, "cache")
+}
+
+// TestRoom: what nobody uses goes where something comes that does not fit, the one that was used
+// longest ago first and no more than has to, with its contents; what is in use stays. So it is with
+// contents that are fetched by their hashes and those of a place.
+func TestRoom(t *testing.T) {
+	for _, place := range []bool{false, true} {
+		dir := smallDisk(t)
+		c := open(t, dir, cache.Options{Bytes: 1 << 30})
+		bring := func(name string, size int) *cache.Use {
+			t.Helper()
+			e := &elsewhere{files: map[string]string{"f": strings.Repeat(name, size)}, tags: map[string]string{"f": "1"}}
+			src := newServer(t, e.files).source(name)
+			var u *cache.Use
+			var err error
+			if place {
+				u, err = c.GetPlace(t.Context(), e.place(name))
+			} else {
+				u, err = c.Get(t.Context(), src)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return u
+		}
+		age := func(u *cache.Use, hours int) {
+			t.Helper()
+			at := time.Now().Add(-time.Duration(hours) * time.Hour)
+			if err := os.Chtimes(filepath.Dir(u.Dir), at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used, oldest, older, young := bring("u", 800_000), bring("o", 800_000), bring("p", 800_000), bring("y", 800_000)
+		age(used, 4)
+		age(oldest, 3)
+		age(older, 2)
+		for _, u := range []*cache.Use{oldest, older, young} {
+			u.Close()
+		}
+		last := bring("l", 1_900_000)
+		for u, want := range map[*cache.Use]bool{used: true, oldest: false, older: false, young: true, last: true} {
+			if there(u.Dir) != want {
+				t.Errorf("place %v: %s: there %v, want %v", place, u.Dir, there(u.Dir), want)
+			}
+		}
+		c.Close()
+		used.Close()
+		last.Close()
+	}
+}
+
+// TestFullAgain: when the disk is full although something should have fitted, what nobody uses goes
+// and it is fetched once more.
+func TestFullAgain(t *testing.T) {
+	for _, place := range []bool{false, true} {
+		c := open(t, t.TempDir(), cache.Options{})
+		old := get(t, c, newServer(t, map[string]string{"old": "old"}).source("old"))
+		old.Close()
+		n := 0
+		full := func() error {
+			if n++; n == 1 {
+				return &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+			}
+			return nil
+		}
+		var u *cache.Use
+		var err error
+		if place {
+			e := &elsewhere{files: some, tags: map[string]string{}}
+			p := e.place("p")
+			fetch := p.Fetch
+			p.Fetch = func(ctx context.Context, want []int, to func(int) string) error {
+				return errors.Join(fetch(ctx, want, to), full())
+			}
+			u, err = c.GetPlace(t.Context(), p)
+		} else {
+			src := newServer(t, some).source("new")
+			fetch := src.Fetch
+			src.Fetch = func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
+				return errors.Join(fetch(ctx, tr, want, to), full())
+			}
+			u, err = c.Get(t.Context(), src)
+		}
+		if err != nil {
+			t.Fatalf("place %v: %v", place, err)
+		}
+		holds(t, u.Dir, some)
+		if there(old.Dir) || n != 2 {
+			t.Errorf("place %v: what nobody uses is there: %v; %d attempts", place, there(old.Dir), n)
+		}
+		u.Close()
+	}
 }
 
 // TestDiskFullMidway: a folder that does not fit fails with the reason, leaves nothing behind, and

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // lockShared keeps others from taking a tree; false when somebody does so just now.
@@ -26,6 +28,17 @@ func lockExclusive(f *os.File) bool {
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+// disk is how much room the disk that holds a path has for this account, and how large it is.
+func disk(path string) (free, size int64, ok bool) {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil {
+		return 0, 0, false
+	}
+	block := uint64(st.Bsize) //nolint:unconvert // signed elsewhere
+	bytes := func(n uint64) int64 { return int64(min(n*block, 1<<62)) }
+	return bytes(uint64(st.Bavail)), bytes(st.Blocks), true //nolint:unconvert // signed elsewhere
 }
 
 func links(info fs.FileInfo) uint64 {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,11 +83,17 @@ func (c *Cache) manifest(ctx context.Context, p Place) ([]byte, error) {
 		if t.Files[i].Folder() {
 			t.Files[i].Hash = "-"
 		} else if t.Files[i].Hash = known[f]; t.Files[i].Hash == "" || f.Tag == "" {
+			t.Files[i].Hash = ""
 			want = append(want, i)
 		}
 	}
 	if len(want) > 0 {
 		err := c.gather(ctx, p, &t, want)
+		if ctx.Err() == nil && c.afterFull(err, sizeOf(&t, want)) {
+			c.writeKnown(&p, &t)
+			want = slices.DeleteFunc(want, func(i int) bool { return t.Files[i].Hash != "" })
+			err = c.gather(ctx, p, &t, want)
+		}
 		c.writeKnown(&p, &t) // after an error, so that what came before it is not fetched again
 		if err != nil {
 			return nil, err
@@ -109,9 +116,18 @@ const (
 	batchBytes = 1 << 30
 )
 
+// sizeOf is the size of some files of a tree.
+func sizeOf(t *berth.Tree, list []int) (bytes int64) {
+	for _, i := range list {
+		bytes += t.Files[i].Size
+	}
+	return bytes
+}
+
 // gather fetches files of a place, hashes them and keeps them as contents. It does so in batches:
 // those that are complete are kept when the storage goes away.
 func (c *Cache) gather(ctx context.Context, p Place, t *berth.Tree, want []int) error {
+	c.makeRoom(sizeOf(t, want))
 	if p.Room != nil {
 		if err := p.Room(want); err != nil {
 			return err
