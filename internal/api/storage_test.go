@@ -552,3 +552,22 @@ func TestCleaningKeepsAliased(t *testing.T) {
 		}
 	}
 }
+
+// TestCleaningKeepsLatest: the version that @latest means stays where newer ones are archived.
+func TestCleaningKeepsLatest(t *testing.T) {
+	x := open(t)
+	for version := range 3 {
+		x.do("PUT", x.ws+"/environments/env/versions/"+fmt.Sprint(version+1), props("image", "x")).want(201)
+		x.do("PUT", x.ws+"/models/m/versions/"+fmt.Sprint(version+1), props("modelUri", "azureml://datastores/workspaceblobstore/paths/somewhere/m"+fmt.Sprint(version))).want(201)
+	}
+	x.do("PUT", x.ws+"/environments/env/versions/3", props("image", "x", "isArchived", true)).want(200)
+	x.do("PUT", x.ws+"/models/m/versions/3", props("modelUri", "azureml://datastores/workspaceblobstore/paths/somewhere/m2", "isArchived", true)).want(200)
+	x.do("POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"models", "environments"}, "before": time.Now().Add(time.Hour)}).want(200).is("versions", 4.)
+	for _, path := range []string{"environments/env", "models/m"} {
+		for version, status := range map[int]int{1: 404, 2: 200, 3: 404} {
+			if got := x.do("GET", x.ws+"/"+path+"/versions/"+fmt.Sprint(version), nil); got.status != status {
+				t.Errorf("%s:%d: %d %s", path, version, got.status, got.raw)
+			}
+		}
+	}
+}

@@ -264,8 +264,8 @@ func (v *versions) keeps(d *store.Doc, refs references, aliased map[string]bool)
 	case v.kind == berth.StorageCode:
 		return "", nil
 	}
-	newest, err := v.tx.List(store.Query{Workspace: v.Workspace, Kind: d.Kind, Name: d.Name, Limit: 1, NoBody: true})
-	if err == nil && len(newest) > 0 && newest[0].ID == d.ID {
+	newest, err := locate.Newest(v.tx, v.Workspace, d.Kind, d.Name) // what @latest means
+	if err == nil && newest != nil && newest.ID == d.ID {
 		return keptNewest, nil
 	}
 	return "", err
