@@ -2,12 +2,15 @@ package data
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,11 +54,11 @@ func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string,
 	} else {
 		size, err = c.stream(ctx, fixed(u), "", f, size)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", rel, err)
+	if err == nil {
+		err = f.Close()
 	}
-	if err := f.Close(); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", rel, noRoom(err, root.Name(), size))
 	}
 	t.Files.Add(1)
 	t.Bytes.Add(size)
@@ -119,13 +122,7 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 		}
 		n, err := io.Copy(w, body)
 		at += n
-		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return berth.Errorf(berth.Unavailable, "reading: %w", err)
-		}
-		return nil
+		return cutShort(ctx, err)
 	})
 	if err == nil && size >= 0 && at != size {
 		err = berth.Errorf(berth.Internal, "it has %s, but its folder's list says %d", bytesOf(at, size), size)
@@ -193,13 +190,39 @@ func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterA
 		if at += n; err == nil && at != end {
 			err = io.ErrUnexpectedEOF
 		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return berth.Errorf(berth.Unavailable, "reading: %w", err)
-		}
-		return nil
+		return cutShort(ctx, err)
 	})
 	return etag, err
+}
+
+// cutShort is the error of a transfer that was cut short. Where it was by a file of this machine,
+// the storage is not to blame, and asking it again helps nothing.
+func cutShort(ctx context.Context, err error) error {
+	switch ours := new(fs.PathError); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &ours):
+		return err
+	}
+	return berth.Errorf(berth.Unavailable, "reading: %w", err)
+}
+
+// isFull says whether the reason of an error is that this machine's disk is full.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// noRoom says of the error of a file that was to come to a folder that the disk is full, where that
+// is the reason. size is negative where it is not known.
+func noRoom(err error, dir string, size int64) error {
+	if !isFull(err) {
+		return err
+	}
+	bytes := "it"
+	if size >= 0 {
+		bytes = fmt.Sprintf("its %d bytes", size)
+	}
+	return &berth.Error{Code: berth.Unavailable, Msg: fmt.Sprintf("the node's disk is full: there is no room for %s in %s", bytes, dir), Err: err}
 }

@@ -62,6 +62,9 @@ func (o *Outside) describe(doing string, err error) error {
 	case berth.Precondition:
 		code, msg = berth.Conflict, fmt.Sprintf("%s: a file of %s changed while it was being read: %v", doing, where, err)
 	case berth.Unavailable:
+		if isFull(err) {
+			break
+		}
 		msg = fmt.Sprintf("%s: %s does not answer: %v", doing, where, err)
 	}
 	return &berth.Error{Code: code, Msg: msg, Err: err}

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"syscall"
+	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
@@ -118,7 +119,8 @@ func (c *Client) pack(ctx context.Context, rawURL string, t *berth.Tree, list []
 		names.WriteString(t.Files[i].Path)
 		names.WriteByte(0)
 	}
-	return c.retry(ctx, func() error {
+	last := 0 // that could not be written
+	err := c.retry(ctx, func() error {
 		body := section{io.NewSectionReader(bytes.NewReader(names.Bytes()), 0, int64(names.Len()))}
 		res, err := c.do(ctx, http.MethodPost, addQuery(trimSlash(rawURL), "comp=pack"), nil, body)
 		if err != nil {
@@ -132,17 +134,26 @@ func (c *Client) pack(ctx context.Context, rawURL string, t *berth.Tree, list []
 			}
 			i := list[n]
 			n++
-			return writeFile(to(i), r)
+			if err := writeFile(to(i), r); err != nil {
+				last = i
+				return err
+			}
+			return nil
 		})
 		var ours *berth.Error
-		if err != nil && !errors.As(err, &ours) && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
-			err = berth.Errorf(berth.Unavailable, "reading: %w", err)
+		if err != nil && !errors.As(err, &ours) {
+			err = cutShort(ctx, err)
 		}
 		if err == nil && n != len(list) {
 			err = berth.Errorf(berth.Unavailable, "the server sent %d of %d files", n, len(list))
 		}
 		return err
 	})
+	if isFull(err) {
+		f := &t.Files[last]
+		err = fmt.Errorf("%s: %w", f.Path, noRoom(err, filepath.Dir(to(last)), f.Size))
+	}
+	return err
 }
 
 func writeFile(path string, r io.Reader) error {
@@ -155,7 +166,8 @@ func writeFile(path string, r io.Reader) error {
 }
 
 // fetchTo brings one file to a path of ours.
-func (c *Client) fetchTo(ctx context.Context, from address, etag, path string, size int64) error {
+func (c *Client) fetchTo(ctx context.Context, from address, etag, path string, size int64) (err error) {
+	defer func() { err = noRoom(err, filepath.Dir(path), size) }()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
