@@ -86,13 +86,18 @@ func (c *Client) matched(res *http.Response, etag string) error {
 }
 
 // stream reads a file from its beginning to its end, and goes on where it was cut. It returns its
-// size. Where an etag is given, only the file that has it is read.
+// size. Where an etag is given, only the file that has it is read. A weak tag matches nothing: then
+// the file must not have been written to since, and have the same tag.
 func (c *Client) stream(ctx context.Context, to address, etag string, w io.Writer, size int64) (int64, error) {
 	var at int64
+	var weak, since string
 	err := c.retry(ctx, func() error {
 		h := http.Header{}
 		if at > 0 {
 			h.Set("Range", fmt.Sprintf("bytes=%d-", at))
+			if since != "" {
+				h.Set("If-Unmodified-Since", since)
+			}
 		}
 		c.match(h, etag)
 		u, err := to(ctx)
@@ -107,6 +112,9 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 		if err := c.matched(res, etag); err != nil {
 			return err
 		}
+		if at > 0 && res.Header.Get("ETag") != weak && weak != "" {
+			return berth.Errorf(berth.Precondition, "it is another file now")
+		}
 		if at > 0 && res.StatusCode != http.StatusPartialContent {
 			// The server knows no ranges: what is there already is skipped.
 			if _, err := io.CopyN(io.Discard, res.Body, at); err != nil {
@@ -114,7 +122,9 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 			}
 		}
 		if etag == "" {
-			etag = res.Header.Get("ETag")
+			if etag = strong(res.Header.Get("ETag")); etag == "" {
+				weak, since = res.Header.Get("ETag"), res.Header.Get("Last-Modified")
+			}
 		}
 		var body io.Reader = res.Body
 		if size >= 0 { // one byte more shows that there are more
