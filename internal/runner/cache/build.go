@@ -251,10 +251,15 @@ func verify(f *berth.TreeFile, from string) error {
 		return err
 	}
 	if size != f.Size || sum != f.Hash {
-		return berth.Errorf(berth.Unavailable, "%s does not match its manifest: got %d bytes with hash %s, want %d with %s; it is damaged where it came from, and has to be restored there", f.Path, size, sum, f.Size, f.Hash)
+		err := berth.Errorf(berth.Unavailable, "%s does not match its manifest: got %d bytes with hash %s, want %d with %s; it is damaged where it came from, and has to be restored there", f.Path, size, sum, f.Size, f.Hash)
+		err.Err = errMismatch
+		return err
 	}
 	return nil
 }
+
+// errMismatch is the cause of an error about a file that is not what the manifest says.
+var errMismatch = errors.New("it is not what the manifest says")
 
 // keep makes a file that was fetched a content of the cache.
 func (c *Cache) keep(f *berth.TreeFile, from string) error {

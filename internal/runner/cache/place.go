@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,15 +41,28 @@ type PlaceFile struct {
 }
 
 // GetPlace brings a place here unless it is here as the list says, and checks it. Files that are as
-// they were are not fetched again.
+// they were are not fetched again. Where they are not what is known of them, what is known is wrong
+// and forgotten: the storage itself knows no hashes that they could contradict.
 func (c *Cache) GetPlace(ctx context.Context, p Place) (*Use, error) {
-	use, err := c.Get(ctx, Source{
-		Name:     p.name(),
-		Manifest: func(ctx context.Context) ([]byte, error) { return c.manifest(ctx, p) },
-		Fetch: func(ctx context.Context, _ *berth.Tree, want []int, to func(int) string) error {
-			return p.Fetch(ctx, want, to)
-		},
-	})
+	get := func() (*Use, error) {
+		return c.Get(ctx, Source{
+			Name:     p.name(),
+			Manifest: func(ctx context.Context) ([]byte, error) { return c.manifest(ctx, p) },
+			Fetch: func(ctx context.Context, _ *berth.Tree, want []int, to func(int) string) error {
+				return p.Fetch(ctx, want, to)
+			},
+		})
+	}
+	use, err := get()
+	if errors.Is(err, errMismatch) && ctx.Err() == nil {
+		_ = os.Remove(c.known(p.Scope))
+		if use, err = get(); err == nil {
+			use.Warnings = append(use.Warnings, "the node's record of its files was wrong or they changed under the same tag; they were fetched again")
+		}
+		if errors.Is(err, errMismatch) {
+			err = berth.Errorf(berth.Conflict, "its files change while they are fetched, and their tags do not: %w", err)
+		}
+	}
 	if err != nil && ctx.Err() == nil && berth.CodeOf(err) != berth.Unavailable {
 		_ = os.Remove(c.known(p.Scope)) // in case that what is known of it is the reason
 	}

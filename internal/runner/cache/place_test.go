@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -83,5 +84,48 @@ func TestPlace(t *testing.T) {
 	p.Files[0].Size++
 	if _, err := c.GetPlace(t.Context(), p); berth.CodeOf(err) != berth.Internal {
 		t.Errorf("a file that is too short: %v", err)
+	}
+}
+
+// TestWrongRecord: where the cache's own record of a place has a hash that is not the file's, or
+// cannot be read, the files are fetched again, and the storage is not blamed.
+func TestWrongRecord(t *testing.T) {
+	for _, wrong := range []func(text string) string{
+		func(text string) string { return strings.Repeat("0", 64) + text[64:] },
+		func(text string) string { return text[:30] },
+		func(string) string { return "\x00\x00 %s\n" },
+	} {
+		dir := t.TempDir()
+		c := open(t, dir, cache.Options{})
+		e := &elsewhere{files: map[string]string{"a": "alpha"}, tags: map[string]string{"a": "1"}}
+		use, err := c.GetPlace(t.Context(), e.place("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		use.Close()
+		records, err := filepath.Glob(filepath.Join(dir, "places", "*"))
+		if err != nil || len(records) != 1 {
+			t.Fatal(records, err)
+		}
+		text, err := os.ReadFile(records[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{"names", "trees", "content"} {
+			if err := os.RemoveAll(filepath.Join(dir, d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(records[0], []byte(wrong(string(text))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			use, err := c.GetPlace(t.Context(), e.place("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds(t, use.Dir, e.files)
+			use.Close()
+		}
 	}
 }
