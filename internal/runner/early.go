@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner/cache"
 )
 
 // A large input that is only read is checked while the command runs. A task is not over before
@@ -17,6 +18,10 @@ import (
 // earlyFile, in the task's directory, has a line for each tree that is not checked yet, for a
 // runner that takes the task up.
 const earlyFile = "unchecked"
+
+// asIsFile, in the task's directory, has a line for each cached folder that the command reads as it
+// is, for a runner that takes the task up.
+const asIsFile = "as-is"
 
 // causeAltered ends a task whose input was altered on the node: the job gets another attempt.
 const causeAltered = "evicted"
@@ -30,9 +35,14 @@ func (t *task) mayBeEarly(in berth.LaunchInput) bool {
 	return t.l.Attempt <= 1 && !t.l.Checked && !berth.OwnsInput(in.Mode) && !berth.EvaluatesInput(in.Mode)
 }
 
-// noteEarly remembers which trees are to be checked.
-func (t *task) noteEarly() error {
+// noteTrees remembers which trees are to be checked, and which the command reads as they are.
+func (t *task) noteTrees() error {
 	for _, x := range t.trees {
+		if x.asIs {
+			if err := t.note(asIsFile, x.what+"\t"+x.use.Key+"\t"+x.use.Was().String()); err != nil {
+				return err
+			}
+		}
 		if x.use.Early {
 			if err := t.note(earlyFile, x.what+"\t"+x.use.Key); err != nil {
 				return err
@@ -120,9 +130,29 @@ func (t *task) judge(ctx context.Context, exit *berth.Exit, i *inspection) *bert
 func (t *task) lost() string {
 	for _, x := range t.trees {
 		if x.asIs {
-			if why := x.use.Lost(); why != "" {
+			if why := t.o.Cache.Lost(x.use.Key, x.use.Was()); why != "" {
 				return x.what + ": " + why
 			}
+		}
+	}
+	if t.o.Last.Step == "" {
+		return ""
+	}
+	text, err := os.ReadFile(filepath.Join(t.o.Dir, asIsFile))
+	if err != nil || t.o.Cache == nil { // there are none, or nobody can say
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		part := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(part) != 3 {
+			continue
+		}
+		was, err := cache.ParseWas(part[2])
+		if err != nil {
+			continue
+		}
+		if why := t.o.Cache.Lost(part[1], was); why != "" {
+			return part[0] + ": " + why
 		}
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -196,6 +197,58 @@ func TestEarlyInputOfAnEarlierRunner(t *testing.T) {
 		exit := next.run()
 		if want := map[bool]string{false: "canceled", true: "evicted"}[altered]; exit.Cause != want {
 			t.Errorf("altered %v: exit %+v", altered, exit)
+		}
+	}
+}
+
+// TestCacheDeletedBetweenRunners: what became of the folder that a command reads is known to the
+// runner that takes the task up too.
+func TestCacheDeletedBetweenRunners(t *testing.T) {
+	for _, what := range []string{"", "/trees/*/files", "/trees/*/files/a", "none"} {
+		e := newEarly(t)
+		b := e.bench("read x <fifo; true # ${{inputs.d}}")
+		if err := os.MkdirAll(filepath.Join(b.options.Dir, "wd"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		fifo := filepath.Join(b.options.Dir, "wd", "fifo")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, abandon := context.WithCancel(t.Context())
+		go func() {
+			<-b.running
+			abandon()
+		}()
+		if _, err := runner.Run(ctx, b.launch, b.options); err == nil {
+			t.Fatal("an abandoned task ended")
+		}
+		// As if the check was over.
+		if err := os.Remove(filepath.Join(b.options.Dir, "unchecked")); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		found, err := filepath.Glob(e.dir + what)
+		if err != nil || len(found) != 1 && what != "none" {
+			t.Fatal(found, err)
+		}
+		for _, path := range found {
+			if err := cache.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.c.Close()
+		e.open()
+		next := e.bench("")
+		next.launch, next.options.Dir = b.launch, b.options.Dir
+		next.options.Last = b.marks[len(b.marks)-1]
+		next.options.Status = func(_ context.Context, pid int, _ uint64) (runner.WaitStatus, bool) {
+			var status syscall.WaitStatus
+			_, err := syscall.Wait4(pid, &status, 0, nil)
+			return runner.StatusOf(status), err == nil
+		}
+		go func() { _ = os.WriteFile(fifo, []byte("x\n"), 0) }()
+		exit := next.run()
+		if what == "none" && !exit.OK() || what != "none" && (exit.Cause != "evicted" || !strings.Contains(exit.Reason, "input d: ")) {
+			t.Errorf("%q: exit %+v", what, exit)
 		}
 	}
 }

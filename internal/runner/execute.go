@@ -40,7 +40,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		t.warnUnboxed()
 		defer func() { t.tidy(ctx, spec.cgroup) }()
 	}
-	if err := t.noteEarly(); err != nil {
+	if err := t.noteTrees(); err != nil {
 		return fail("staging", err)
 	}
 	if err := t.keep(Mark{Step: StepExec}); err != nil {

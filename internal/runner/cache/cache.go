@@ -168,7 +168,7 @@ type Use struct {
 	// Warnings are what people should know: that something was found altered and was fetched again.
 	Warnings []string
 	hold     *os.File
-	was      fs.FileInfo // the folder, when it was taken
+	was      Was // the folder, when it was taken
 	cache    *Cache
 }
 
@@ -178,15 +178,40 @@ func (u *Use) Hold() *os.File { return u.hold }
 // deletedInUse says that the folder of a tree is not there any more, or is another one.
 const deletedInUse = "the cached folder was deleted or discarded on the node while the command ran"
 
-// Lost says what became of the folder of a tree that was read as it is, although it is in use: it
-// was deleted, or names in it were; empty where it is as it was. Folders below it are not looked
-// at.
-func (u *Use) Lost() string {
-	now, err := os.Stat(u.Dir)
+// Was is what the folder of a tree looked like when a task took it. Its text is for a runner that
+// takes the task up.
+type Was struct {
+	inode    uint64
+	modified int64 // nanoseconds
+}
+
+func (w Was) String() string { return fmt.Sprintf("%d %d", w.inode, w.modified) }
+
+// ParseWas reads what Was wrote.
+func ParseWas(text string) (w Was, err error) {
+	_, err = fmt.Sscanf(text, "%d %d", &w.inode, &w.modified)
+	return w, err
+}
+
+func lookAt(dir string) (Was, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return Was{}, err
+	}
+	return Was{inode(info), info.ModTime().UnixNano()}, nil
+}
+
+// Was is what the folder looked like when it was taken.
+func (u *Use) Was() Was { return u.was }
+
+// Lost says what became of the folder of a tree that a task took and read as it is: it was deleted,
+// or names in it were; empty where it is as it was. Folders below it are not looked at.
+func (c *Cache) Lost(key string, was Was) string {
+	now, err := lookAt(c.path("trees", key, "files"))
 	switch {
-	case err != nil || u.was == nil || !os.SameFile(u.was, now):
+	case err != nil || was == Was{} || now.inode != was.inode:
 		return deletedInUse
-	case !now.ModTime().Equal(u.was.ModTime()):
+	case now.modified != was.modified:
 		return "names in the cached folder were added or deleted on the node while the command ran"
 	}
 	return ""
@@ -306,9 +331,9 @@ func (c *Cache) hold(key string) (*Use, error) {
 		f.Close()
 		return nil, nil //nolint:nilerr // then it is not there
 	}
-	was, err := os.Stat(filepath.Join(dir, "files"))
+	was, err := lookAt(filepath.Join(dir, "files"))
 	if err != nil {
-		was = nil // whoever checks the tree finds out
+		was = Was{} // whoever checks the tree finds out
 	}
 	if time.Since(here.ModTime()) > time.Minute { // eviction takes the one that was used longest ago
 		now := time.Now()

@@ -41,6 +41,13 @@ func disk(path string) (free, size int64, ok bool) {
 	return bytes(uint64(st.Bavail)), bytes(st.Blocks), true //nolint:unconvert // signed elsewhere
 }
 
+func inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
 func links(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink) //nolint:unconvert // narrower on other systems

@@ -18,4 +18,6 @@ func alive(int) bool { return true }
 
 func disk(string) (free, size int64, ok bool) { return 0, 0, false }
 
+func inode(fs.FileInfo) uint64 { return 0 }
+
 func links(fs.FileInfo) uint64 { return 0 }
