@@ -8,6 +8,7 @@
 //	places/NAME         the hashes of the files of a place in storage that knows none, by the tags that it gives them
 //	content/ab/cdef…    contents by their SHA-256, of which trees have links; where the server's own disk is here, its objects are used instead
 //	suspect/HASH        objects of the server that were found altered: they are hashed before they are used
+//	owners/NAME         a file that is locked as long as one lives that makes things in tmp
 //	tmp/                what is being made, and trees that were given up
 //
 // A tree appears by a rename and is never changed afterwards, so a process that is killed leaves
@@ -54,6 +55,10 @@ type Cache struct {
 	o     Options
 	boot  string
 	count atomic.Int64 // of names in tmp
+	owner string       // what they begin with
+
+	owning sync.Mutex
+	life   *os.File // the file of the owner; nil where that cannot be locked
 
 	mu       sync.Mutex
 	making   map[string]*making  // by key of the tree
@@ -62,6 +67,7 @@ type Cache struct {
 	looking  map[string]*sync.Mutex
 	behind   sync.WaitGroup // what goes on in the background: evictions and checks
 	evicted  atomic.Bool    // one is under way
+	evicting func()         // for tests: somebody else is faster than an eviction
 	ctx      context.Context
 	stop     context.CancelFunc // ends checks
 }
@@ -81,7 +87,7 @@ func Open(dir string, o Options) (*Cache, error) {
 		o.CheckFirst = 5000
 	}
 	c := &Cache{
-		dir: dir, o: o, boot: bootID(),
+		dir: dir, o: o, boot: bootID(), owner: newOwner(),
 		making: map[string]*making{}, verdicts: map[string]*verdict{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -103,6 +109,7 @@ func Open(dir string, o Options) (*Cache, error) {
 func (c *Cache) Close() {
 	c.stop()
 	c.behind.Wait()
+	c.disown()
 }
 
 // evictSoon evicts in the background, unless that is under way.
@@ -121,10 +128,13 @@ func (c *Cache) Protects() bool { return c.o.Protect }
 
 // prepare makes the directories; somebody may have deleted them.
 func (c *Cache) prepare() error {
-	for _, d := range []string{"trees", "names", "places", "content", "suspect", "tmp"} {
+	for _, d := range []string{"trees", "names", "places", "content", "suspect", "owners", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(c.dir, d), 0o700); err != nil {
 			return fmt.Errorf("opening the cache: %w", err)
 		}
+	}
+	if err := c.own(); err != nil {
+		return fmt.Errorf("opening the cache: %w", err)
 	}
 	return nil
 }
@@ -135,7 +145,7 @@ func (c *Cache) path(parts ...string) string {
 
 // temp is a new name in tmp, which other processes do not use either.
 func (c *Cache) temp() string {
-	return c.path("tmp", strconv.Itoa(os.Getpid())+"-"+strconv.FormatInt(time.Now().UnixNano(), 36)+"-"+strconv.FormatInt(c.count.Add(1), 36))
+	return c.path("tmp", c.owner+"-"+strconv.FormatInt(c.count.Add(1), 36))
 }
 
 // Source is where a tree comes from.

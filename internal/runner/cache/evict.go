@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +21,8 @@ const (
 	// unused is when a tree goes that nobody uses, whatever room there is: its links keep contents
 	// that the server may have let go.
 	unused = 7 * 24 * time.Hour
-	// abandoned is the age of something in tmp whose process is not known to be alive.
-	abandoned = 24 * time.Hour
+	// old is the age of something in tmp whose process may be another one by now.
+	old = 24 * time.Hour
 )
 
 // kept is a tree as eviction sees it.
@@ -106,13 +105,25 @@ func (c *Cache) evictTree(key string) bool {
 	if !lockExclusive(f) {
 		return false
 	}
-	old := c.path("tmp", oldPrefix+filepath.Base(c.temp()))
-	if os.Rename(dir, old) != nil {
+	if c.evicting != nil {
+		c.evicting()
+	}
+	out := c.path("tmp", oldPrefix+filepath.Base(c.temp()))
+	if os.Rename(dir, out) != nil {
 		return false
 	}
-	text, merr := os.ReadFile(filepath.Join(old, "manifest"))
-	if err := RemoveAll(old); err != nil {
-		c.o.Log.Warn("evicted folder not removed", "dir", old, "err", err)
+	ours, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	if moved, err := os.Stat(out); err != nil || !os.SameFile(ours, moved) {
+		// Another one came to its place since it was opened, and somebody may use that.
+		_ = os.Rename(out, dir) // where there is a third one by now it goes when nobody uses it
+		return false
+	}
+	text, merr := os.ReadFile(filepath.Join(out, "manifest"))
+	if err := RemoveAll(out); err != nil {
+		c.o.Log.Warn("evicted folder not removed", "dir", out, "err", err)
 	}
 	if merr == nil {
 		c.evictContent(text)
@@ -142,6 +153,8 @@ func (c *Cache) sweepTemps() {
 	if err != nil {
 		return
 	}
+	dead, forget := c.deadOwners()
+	defer forget()
 	for _, e := range entries {
 		path := c.path("tmp", e.Name())
 		if strings.HasPrefix(e.Name(), oldPrefix) {
@@ -153,13 +166,7 @@ func (c *Cache) sweepTemps() {
 			}
 			continue
 		}
-		head, _, _ := strings.Cut(e.Name(), "-")
-		pid, err := strconv.Atoi(head)
-		info, err2 := e.Info()
-		if err2 != nil {
-			continue
-		}
-		if err != nil || !alive(pid) || time.Since(info.ModTime()) > abandoned {
+		if c.abandoned(e, dead) {
 			_ = RemoveAll(path)
 		}
 	}

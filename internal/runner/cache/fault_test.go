@@ -3,6 +3,8 @@
 package cache_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -235,5 +237,66 @@ func TestLeftovers(t *testing.T) {
 	open(t, dir, cache.Options{})
 	if there(left) {
 		t.Error("it is there still")
+	}
+}
+
+// TestLongWork: what is being made stays however old it looks, and goes with its owner, also where
+// another process has the number of that.
+func TestLongWork(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{})
+	s := newServer(t, some)
+	src := s.source("v")
+	fetch := src.Fetch
+	src.Fetch = func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
+		old := time.Now().Add(-30 * 24 * time.Hour)
+		made, err := filepath.Glob(filepath.Join(dir, "tmp", "*"))
+		if err != nil || len(made) == 0 {
+			t.Error(made, err)
+		}
+		for _, path := range made {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Error(err)
+			}
+		}
+		other := open(t, dir, cache.Options{})
+		other.Evict()
+		c.Evict()
+		return fetch(ctx, tr, want, to)
+	}
+	holds(t, get(t, c, src).Dir, some)
+	owners, err := filepath.Glob(filepath.Join(dir, "owners", "*"))
+	if err != nil || len(owners) != 2 {
+		t.Fatal(owners, err)
+	}
+	// That of a process that was killed, whose number this one has.
+	gone := fmt.Sprintf("%d-gone", os.Getpid())
+	left := filepath.Join(dir, "tmp", gone+"-1")
+	write(t, filepath.Join(left, "files", "a"), "half")
+	write(t, filepath.Join(dir, "owners", gone), "")
+	c.Evict()
+	if there(left) || there(filepath.Join(dir, "owners", gone)) {
+		t.Error("what a dead owner left is there")
+	}
+}
+
+// TestEvictAnother: where another tree came to the place of the one that is evicted, that stays.
+func TestEvictAnother(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{Bytes: 1})
+	s := newServer(t, some)
+	u := get(t, c, s.source("v"))
+	place := filepath.Dir(u.Dir)
+	c.Close()
+	c.BeforeEviction(func() {
+		aside := filepath.Join(t.TempDir(), "aside")
+		if err := os.Rename(place, aside); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(place, "files", "new"), "new")
+	})
+	u.Close()
+	if n := c.Evict(); n != 0 || !there(filepath.Join(place, "files", "new")) {
+		t.Errorf("%d were evicted; the other one is there: %v", n, there(place))
 	}
 }
