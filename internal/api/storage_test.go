@@ -571,3 +571,26 @@ func TestCleaningKeepsLatest(t *testing.T) {
 		}
 	}
 }
+
+// TestCleaningCountsOnce: a job with more files than one transaction deletes, some of which belong
+// to a version, is counted once, and so is what stays of it and a kind that is asked for twice.
+func TestCleaningCountsOnce(t *testing.T) {
+	x := open(t)
+	files := []string{"azureml/big/o/00000"}
+	for i := range 4001 {
+		files = append(files, fmt.Sprintf("azureml/big/o/%05d", i+1))
+	}
+	x.left("ann", "big", berth.Completed, berth.JobState{}, files...)
+	x.left("ann", "small", berth.Completed, berth.JobState{}, "azureml/small/o/x")
+	x.do("PUT", x.ws+"/data/d/versions/1", props("dataType", "uri_file", "dataUri", "azureml://datastores/workspaceblobstore/paths/azureml/big/o/00000")).want(201)
+	for version := range 2 {
+		x.do("PUT", x.ws+"/environments/env/versions/"+fmt.Sprint(version+1), props("image", "x")).want(201)
+	}
+	ask := map[string]any{"kinds": []string{"outputs", "environments", "outputs", "environments"}, "before": time.Now().Add(time.Hour), "everyone": true}
+	a := x.do("POST", x.ws+"/cleanStorage", ask).want(200)
+	a.is("jobs", 2.).is("files", 4002.).is("versions", 1.)
+	want := []any{map[string]any{"reason": berth.KeptHeld, "jobs": 1., "files": 1.}, map[string]any{"reason": "it is the newest version", "jobs": 0., "files": 0., "versions": 1.}}
+	if diff := cmp.Diff(want, a.at("kept")); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -69,11 +69,16 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 			return sum, err
 		}
 	}
-	for _, kind := range q.Kinds {
+	for i, kind := range q.Kinds {
+		if slices.Contains(q.Kinds[:i], kind) {
+			continue // it was named twice
+		}
 		if kind == berth.StorageMetrics {
 			got, err := c.Runs(ctx, c.User, q)
 			sum.Runs, sum.Files, sum.Bytes = sum.Runs+got.Runs, sum.Files+got.Files, sum.Bytes+got.Bytes
-			sum.Kept = append(sum.Kept, got.Kept...)
+			for _, k := range got.Kept {
+				addKept(&sum, k)
+			}
 			if err != nil {
 				return sum, err
 			}
@@ -96,11 +101,11 @@ func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, before cu
 	}
 	look := q
 	look.DryRun = true
-	for {
+	for half := ""; ; {
 		var b batch
 		step := func(q berth.CleanStorage) func(*store.Tx) error {
 			return func(tx *store.Tx) error {
-				b = batch{Cleaner: c, q: q, before: before, tx: tx, after: list.After, kept: map[string]*berth.KeptStorage{}}
+				b = batch{Cleaner: c, q: q, before: before, tx: tx, after: list.After, begun: half, kept: map[string]*berth.KeptStorage{}}
 				return b.run(list)
 			}
 		}
@@ -126,7 +131,7 @@ func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, before cu
 		if b.end {
 			return nil
 		}
-		list.After = b.after
+		list.After, half = b.after, b.half
 	}
 }
 
@@ -143,6 +148,8 @@ type batch struct {
 	live   []string              // logs that belong to nobody any more
 	after  int64                 // the job up to which all is done
 	end    bool                  // of the list
+	begun  string                // the job that the transaction before began with
+	half   string                // the job that the next one goes on with
 }
 
 // full says that the transaction has deleted enough.
@@ -158,6 +165,7 @@ func (b *batch) run(list store.Query) error {
 			return err
 		}
 		if b.full() {
+			b.half = d.Name
 			return nil // what is left of this job comes next
 		}
 		b.after = d.ID
@@ -232,13 +240,15 @@ func (b *batch) eraseOf(d *store.Doc, st berth.JobState, kinds []string) error {
 	if err != nil {
 		return err
 	}
-	if held > 0 {
+	if held > 0 && !b.full() { // else they are met again
 		b.keep(cmp.Or(why, berth.KeptHeld), held)
 	}
 	if files = b.sum.Files - files; files == 0 {
 		return nil
 	}
-	b.sum.Jobs++
+	if d.Name != b.begun {
+		b.sum.Jobs++
+	}
 	if !b.q.DryRun {
 		b.tx.Emit(berth.Event{
 			Workspace: b.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventStorage,
@@ -387,16 +397,8 @@ func (b *batch) keep(why string, files int) {
 func (b *batch) addTo(sum *berth.CleanedStorage) {
 	sum.Jobs, sum.Files, sum.Bytes = sum.Jobs+b.sum.Jobs, sum.Files+b.sum.Files, sum.Bytes+b.sum.Bytes
 	for _, why := range []string{keptTag, keptDays, keptStep, berth.KeptUse, berth.KeptHeld, keptUnread} {
-		k := b.kept[why]
-		if k == nil {
-			continue
+		if k := b.kept[why]; k != nil {
+			addKept(sum, *k)
 		}
-		i := slices.IndexFunc(sum.Kept, func(s berth.KeptStorage) bool { return s.Reason == why })
-		if i < 0 {
-			sum.Kept = append(sum.Kept, *k)
-			continue
-		}
-		sum.Kept[i].Jobs += k.Jobs
-		sum.Kept[i].Files += k.Files
 	}
 }

@@ -141,13 +141,15 @@ func (c *Cleaner) cleanVersions(ctx context.Context, kind string, q berth.CleanS
 	return nil
 }
 
+// addKept adds what stays for a reason.
 func addKept(sum *berth.CleanedStorage, k berth.KeptStorage) {
 	i := slices.IndexFunc(sum.Kept, func(s berth.KeptStorage) bool { return s.Reason == k.Reason })
 	if i < 0 {
 		sum.Kept = append(sum.Kept, berth.KeptStorage{Reason: k.Reason})
 		i = len(sum.Kept) - 1
 	}
-	sum.Kept[i].Versions += k.Versions
+	s := &sum.Kept[i]
+	s.Jobs, s.Files, s.Versions, s.Runs = s.Jobs+k.Jobs, s.Files+k.Files, s.Versions+k.Versions, s.Runs+k.Runs
 }
 
 // readEnded reads what jobs name that ended lately, or whose files are kept. It returns the last

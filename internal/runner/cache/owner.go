@@ -12,7 +12,7 @@ import (
 // it holds locked as long as it lives: what it makes may take days.
 
 // newOwner is what names of a cache in tmp begin with. The number of its process is for owners
-// which had no files.
+// of before, which had no files.
 func newOwner() string {
 	return strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 }
