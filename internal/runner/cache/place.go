@@ -63,7 +63,7 @@ func (c *Cache) GetPlace(ctx context.Context, p Place) (*Use, error) {
 			err = berth.Errorf(berth.Conflict, "its files change while they are fetched, and their tags do not: %w", err)
 		}
 	}
-	if err != nil && ctx.Err() == nil && berth.CodeOf(err) != berth.Unavailable {
+	if code := berth.CodeOf(err); err != nil && ctx.Err() == nil && code != berth.Unavailable && code != berth.Conflict {
 		_ = os.Remove(c.known(p.Scope)) // in case that what is known of it is the reason
 	}
 	return use, err

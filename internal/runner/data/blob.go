@@ -73,10 +73,38 @@ type listing struct {
 	NextMarker string `xml:"NextMarker"`
 }
 
+// listBody is the text of a page of a list, up to maxPage bytes.
+type listBody struct {
+	r    io.Reader
+	left int64
+}
+
+func newListBody(r io.Reader) *listBody { return &listBody{r, maxPage} }
+
+func (b *listBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, berth.Errorf(berth.Invalid, "a page of it has more than %d MB, the most that a node can keep", maxPage>>20)
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// decode reads a page of a list.
+func decode(body io.Reader, page any) error {
+	err := xml.NewDecoder(body).Decode(page)
+	var ours *berth.Error
+	if err == nil || errors.As(err, &ours) {
+		return err
+	}
+	return berth.Errorf(berth.Unavailable, "reading the list: %w", err)
+}
+
 // list calls f for each blob of a folder, in order.
 func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error {
 	marker := ""
-	for {
+	markers := map[string]bool{"": true}
+	for n, kept := 0, 0; ; {
 		q := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {dir.prefix}}
 		if marker != "" {
 			q.Set("marker", marker)
@@ -93,10 +121,7 @@ func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error
 				return err
 			}
 			defer res.Body.Close()
-			if err := xml.NewDecoder(res.Body).Decode(&page); err != nil {
-				return berth.Errorf(berth.Unavailable, "reading the folder's list: %w", err)
-			}
-			return nil
+			return decode(newListBody(res.Body), &page)
 		})
 		if err != nil {
 			return err
@@ -118,6 +143,16 @@ func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error
 		if marker = page.NextMarker; marker == "" {
 			return nil
 		}
+		n, kept = n+len(page.Blobs), kept+len(marker)
+		switch {
+		case markers[marker]:
+			return berth.Errorf(berth.Internal, "the folder's list does not end: after %d pages it repeats a page", len(markers))
+		case len(markers) >= maxPages || kept > maxList:
+			return berth.Errorf(berth.Internal, "the folder's list does not end: it has more than %d pages", len(markers))
+		case n > most:
+			return berth.Errorf(berth.Invalid, "the folder has more than %d files, the most that can be copied to a node", most)
+		}
+		markers[marker] = true
 	}
 }
 

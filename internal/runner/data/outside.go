@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -274,6 +273,9 @@ func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(
 		}
 		g.Go(func() error {
 			err := o.c.fetchTo(gctx, b.address(n), strong(list[i].Tag), to(i), list[i].Size)
+			if berth.CodeOf(err) == berth.NotFound { // whoever lists again goes on without it
+				err = &berth.Error{Code: berth.Conflict, Msg: "it was deleted after it was listed", Err: err}
+			}
 			if err != nil && list[i].Path != "" {
 				err = fmt.Errorf("%s: %w", list[i].Path, err)
 			}
@@ -365,7 +367,7 @@ func (o *Outside) page(ctx context.Context, folder, marker string) (p page, err 
 			return err
 		}
 		defer res.Body.Close()
-		prefix, body := at.Query().Get("prefix"), io.LimitReader(res.Body, maxPage)
+		prefix, body := at.Query().Get("prefix"), newListBody(res.Body)
 		switch o.at.Protocol {
 		case berth.OutsideAzure:
 			p, err = azurePage(body, prefix)
@@ -381,8 +383,8 @@ func (o *Outside) page(ctx context.Context, folder, marker string) (p page, err 
 
 func azurePage(body io.Reader, prefix string) (p page, err error) {
 	var l listing
-	if err := xml.NewDecoder(body).Decode(&l); err != nil {
-		return p, berth.Errorf(berth.Unavailable, "reading the list: %w", err)
+	if err := decode(body, &l); err != nil {
+		return p, err
 	}
 	for _, b := range l.Blobs {
 		name := b.Name.Text

@@ -31,8 +31,8 @@ type s3Listing struct {
 
 func s3Page(body io.Reader, prefix string) (p page, err error) {
 	var l s3Listing
-	if err := xml.NewDecoder(body).Decode(&l); err != nil {
-		return p, berth.Errorf(berth.Unavailable, "reading the list: %w", err)
+	if err := decode(body, &l); err != nil {
+		return p, err
 	}
 	for _, c := range l.Contents {
 		name := c.Key

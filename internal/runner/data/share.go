@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,8 +55,8 @@ func (n shareName) in(folder string) (string, error) {
 // files are there.
 func sharePage(body io.Reader, folder string) (p page, err error) {
 	var l shareListing
-	if err := xml.NewDecoder(body).Decode(&l); err != nil {
-		return p, berth.Errorf(berth.Unavailable, "reading the list: %w", err)
+	if err := decode(body, &l); err != nil {
+		return p, err
 	}
 	for _, f := range l.Files {
 		name, err := f.Name.in(folder)

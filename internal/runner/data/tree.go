@@ -69,7 +69,10 @@ func (c *Client) Contents(ctx context.Context, rawURL string, t *berth.Tree, wan
 		if !t.Single {
 			u = Join(u, f.Path)
 		}
-		return c.fetchTo(gctx, fixed(u), "", to(i), f.Size)
+		if err := c.fetchTo(gctx, fixed(u), "", to(i), f.Size); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+		return nil
 	}
 	for _, p := range packs {
 		g.Go(func() error {
