@@ -184,7 +184,7 @@ func (w *writer) pathValue(name string) any {
 
 // records reads delimited text.
 func (w *writer) records(text io.Reader) func() (*row, error) {
-	c := csv.NewReader(text)
+	c := csv.NewReader(newQuotedEnds(text, w.table.read.delimiter))
 	c.Comma, c.FieldsPerRecord, c.LazyQuotes = w.table.read.delimiter, -1, true
 	var header []string
 	return func() (*row, error) {
