@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"math"
-	"strings"
 
 	"github.com/berthml/berth/internal/track/points"
 )
@@ -86,15 +85,34 @@ func (c values[K]) len() int               { return c.size }
 
 // columns are those of a workspace.
 type columns struct {
-	of      map[string]map[field]column // by experiment
-	metrics map[string]bool             // whose columns are there, of all experiments that have it
-	used    map[field]int64             // when, in searches
-	clock   int64
-	torn    bool // a run is gone that columns of metrics may have still
+	of     map[string]map[field]column // by experiment
+	used   map[field]int64             // when, in searches
+	clock  int64
+	making *making // nil when none is
+
+	// metrics are those whose columns are there, of all experiments that have them, and what tears
+	// was when they were begun.
+	metrics map[string]int
+	// gone are runs that are no more. Columns of metrics have them still, and lack what comes in
+	// place of one: tears counts how often that made all of these columns useless.
+	gone  map[string]bool
+	tears int
 }
 
 func newColumns() *columns {
-	return &columns{of: map[string]map[field]column{}, metrics: map[string]bool{}, used: map[field]int64{}}
+	return &columns{of: map[string]map[field]column{}, used: map[field]int64{}, metrics: map[string]int{}, gone: map[string]bool{}}
+}
+
+// whole says whether the columns of a metric are there and can be used.
+func (c *columns) whole(key string) bool {
+	tears, ok := c.metrics[key]
+	return ok && tears == c.tears
+}
+
+// tear makes the columns of metrics useless.
+func (c *columns) tear() {
+	c.tears++
+	clear(c.gone)
 }
 
 // What columns may have together; those that were not used for longest go.
@@ -118,135 +136,76 @@ func (f field) value(r *run) rank {
 // find is a column that is prepared.
 func (c *columns) find(experiment string, f field) (column, bool) {
 	col := c.of[experiment][f]
-	if col == nil && f.of == metricOfRun && c.metrics[f.key] {
-		return newColumn(f, nil), true // no run of this experiment has it
+	if f.of != metricOfRun {
+		return col, col != nil
 	}
-	return col, col != nil
+	if col == nil {
+		col = newColumn(f, nil) // no run of this experiment has it
+	}
+	return col, c.whole(f.key)
 }
 
 // put follows a change of a run; old is nil for a new one.
 func (c *columns) put(n *node, old, now *run) {
-	for f, col := range c.of[now.Experiment] {
-		if f.of == metricOfRun {
-			continue
-		}
-		v, was := f.value(now), rank{class: 2}
+	if old == nil && c.gone[n.id] {
+		c.tear()
+	}
+	c.moved(n, old, now)
+}
+
+// remove follows the end of a run, of which there are so many others.
+func (c *columns) remove(n *node, others int) {
+	c.moved(n, n.r, nil)
+	if c.gone[n.id] = true; len(c.gone) > others/4+blockSize {
+		c.tear()
+	}
+}
+
+// moved follows a change of a run, which is nil where it is not there.
+func (c *columns) moved(n *node, old, now *run) {
+	experiment := cmp.Or(old, now).Experiment
+	change := func(f field) (move, bool) {
+		v := move{n, rank{class: 2}, rank{class: 2}}
 		if old != nil {
-			was = f.value(old)
+			v.was = f.value(old)
 		}
-		if v == was {
+		if now != nil {
+			v.is = f.value(now)
+		}
+		return v, v.was != v.is
+	}
+	for f, col := range c.of[experiment] {
+		if f.of == metricOfRun {
 			continue
 		}
-		if was.class < 2 {
-			col.remove(was, n)
+		if v, ok := change(f); ok {
+			moveIn(col, v)
 		}
-		if v.class < 2 {
-			col.insert(v, n)
+	}
+	if m := c.making; m != nil && m.experiment == experiment && m.took(n) {
+		if v, ok := change(m.f); ok {
+			m.moves = append(m.moves, v)
 		}
 	}
 }
 
-// remove follows the end of a run.
-func (c *columns) remove(n *node) {
-	for f, col := range c.of[n.r.Experiment] {
-		if f.of == metricOfRun {
-			c.torn = true
-		} else if v := f.value(n.r); v.class < 2 {
-			col.remove(v, n)
-		}
+func moveIn(col column, v move) {
+	if v.was.class < 2 {
+		col.remove(v.was, v.n)
 	}
-}
-
-// lacks says whether a search needs something of prepare.
-func (x *index) lacks(p points.View, experiments []string, fields []field) bool {
-	c := x.columns
-	for _, f := range fields {
-		if f.of == metricOfRun {
-			if c.torn || !c.metrics[f.key] || p.Changed(f.key) {
-				return true
-			}
-			continue
-		}
-		for _, e := range experiments {
-			if c.of[e][f] == nil && x.many(e) {
-				return true
-			}
-		}
+	if v.is.class < 2 {
+		col.insert(v.is, v.n)
 	}
-	return false
 }
 
 // many says whether an experiment has columns.
 func (x *index) many(e string) bool { return x.runsOf[e] != nil && x.runsOf[e].size >= fewRuns }
-
-// prepare makes the columns of fields and brings them up to date.
-func (x *index) prepare(p *points.Set, experiments []string, fields []field) {
-	c := x.columns
-	if c.torn {
-		for key := range c.metrics {
-			c.drop(p, field{of: metricOfRun, key: key})
-		}
-		c.torn = false
-	}
-	c.clock++
-	for _, f := range fields {
-		f.key = strings.Clone(f.key) // it is a part of the request, which would stay with it
-		c.used[f] = c.clock
-		if f.of == metricOfRun {
-			x.followMetric(p, f)
-			continue
-		}
-		for _, e := range experiments {
-			if c.of[e][f] != nil || !x.many(e) {
-				continue
-			}
-			var list []valued
-			for n := range x.nodes(e) {
-				if v := f.value(n.r); v.class < 2 {
-					list = append(list, valued{v, n})
-				}
-			}
-			c.set(e, f, newColumn(f, list))
-		}
-	}
-	c.shrink(p)
-}
 
 func (c *columns) set(e string, f field, col column) {
 	if c.of[e] == nil {
 		c.of[e] = map[field]column{}
 	}
 	c.of[e][f] = col
-}
-
-// followMetric brings the columns of a metric up to date.
-func (x *index) followMetric(p *points.Set, f field) {
-	c := x.columns
-	lists := map[string][]valued{}
-	for _, ch := range p.Changes(f.key) {
-		n := x.runs[ch.Owner]
-		if n == nil {
-			continue // of a model
-		}
-		e, v := n.r.Experiment, numberRank(ch.Now.Value, true)
-		if !c.metrics[f.key] {
-			lists[e] = append(lists[e], valued{v, n})
-			continue
-		}
-		col := c.of[e][f]
-		if col == nil {
-			col = newColumn(f, nil)
-			c.set(e, f, col)
-		}
-		if ch.Had {
-			col.remove(numberRank(ch.Before.Value, true), n)
-		}
-		col.insert(v, n)
-	}
-	c.metrics[f.key] = true
-	for e, list := range lists {
-		c.set(e, f, newColumn(f, list))
-	}
 }
 
 // shrink lets the columns go that were not used for longest, until few enough are left.
@@ -277,7 +236,7 @@ func (c *columns) drop(p *points.Set, f field) {
 		delete(cols, f)
 	}
 	delete(c.used, f)
-	if f.of == metricOfRun {
+	if _, ok := c.metrics[f.key]; ok && f.of == metricOfRun { // else it may be followed to be made
 		delete(c.metrics, f.key)
 		p.Unfollow(f.key)
 	}

@@ -187,7 +187,6 @@ func (x *index) putRun(r *run) {
 	}
 	if n != nil {
 		x.removeRun(n)
-		x.columns.torn = true // its metrics are another node's from here on
 	}
 	n = nodeOf(r)
 	x.runs[r.ID] = n
@@ -199,9 +198,10 @@ func (x *index) putRun(r *run) {
 }
 
 func (x *index) removeRun(n *node) {
-	delete(x.runs, n.r.ID)
+	delete(x.runs, n.id)
 	x.runsOf[n.r.Experiment].remove(n.newest, n)
-	x.columns.remove(n)
+	x.columns.remove(n, len(x.runs))
+	n.r = nil
 }
 
 func (x *index) remove(e entity) {

@@ -32,7 +32,8 @@ func TestLike(t *testing.T) {
 // TestPatternsWithoutTheLock: a search that compares more text than it may with the index locked
 // finds what it would have.
 func TestPatternsWithoutTheLock(t *testing.T) {
-	x := newIndex()
+	i := newIndexed(t, 1)
+	w, x := i.w, i.x
 	for i := range 300 {
 		value := strings.Repeat("a", 100)
 		if i%3 == 0 {
@@ -40,18 +41,16 @@ func TestPatternsWithoutTheLock(t *testing.T) {
 		}
 		x.put(&run{ID: fmt.Sprintf("r%03d", i), Experiment: "0", Stage: active, Tags: map[string]string{"t": value}})
 	}
-	i := newIndexed(t, 1)
-	w := &workspace{index: x, points: i.p}
 	clauses, err := runGrammar.parse("tags.t LIKE '%aab' AND run_id != 'r003'")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &search{clauses: clauses, limit: 1000}
-	c := &call{workspace: w}
+	c := &call{workspace: w, ctx: t.Context()}
 	s.screen = c.newScreen(s)
 	s.screen.left = 1000
 	find := func() (n int) {
-		x.prepare(i.p, []string{"0"}, s.fields())
+		w.prepare(t.Context(), []string{"0"}, s.fields())
 		w.view(func(x *index) {
 			for r := range x.nodes("0") {
 				if s.screen.keeps(r.r) {

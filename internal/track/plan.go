@@ -94,11 +94,11 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 	var out []*run
 	// Columns follow changes of runs by themselves, those of metrics when they are asked to. Where
 	// points come so fast that they are never up to date, a search is content with a moment ago.
-	for try := 0; ; try++ {
+	for try := 0; c.ctx.Err() == nil; try++ {
 		ready := true
 		c.view(func(x *index) {
 			c.points.View(func(p points.View) {
-				if ready = !x.lacks(p, ids, fields) || try > 1 && !x.columns.torn; ready {
+				if ready = !x.lacks(p, ids, fields) || try > 1; ready {
 					out = x.find(ids, s, p, shown)
 				}
 			})
@@ -112,10 +112,9 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 			}
 			continue
 		}
-		c.mu.Lock()
-		c.index.prepare(c.points, ids, fields)
-		c.mu.Unlock()
+		c.prepare(c.ctx, ids, fields)
 	}
+	return nil
 }
 
 // allRuns is the runs of experiments.
@@ -290,7 +289,7 @@ func (l *look) collected(nodes iter.Seq[*node]) iter.Seq[*run] {
 	return func(yield func(*run) bool) {
 		var found []*run
 		for n := range nodes {
-			if l.keep(n.r) {
+			if n.r != nil && l.keep(n.r) {
 				found = append(found, n.r)
 			}
 		}

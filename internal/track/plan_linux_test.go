@@ -48,7 +48,7 @@ func BenchmarkSearchMany(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		c := &call{workspace: &workspace{index: x, points: p}}
+		c := &call{workspace: &workspace{index: x, points: p}, ctx: b.Context()}
 		for _, q := range [][2]string{
 			{"metrics.m1 > 0.9 AND params.p3 = '7'", ""},
 			{"params.p1 = '3'", "metrics.m2 DESC"},

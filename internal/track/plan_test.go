@@ -17,6 +17,7 @@ import (
 type indexed struct {
 	x    *index
 	p    *points.Set
+	w    *workspace
 	rand *rand.Rand
 	ids  []string
 	made int
@@ -29,7 +30,8 @@ func newIndexed(t *testing.T, seed uint64) *indexed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	return &indexed{x: newIndex(), p: p, rand: rand.New(rand.NewPCG(seed, 1))}
+	x := newIndex()
+	return &indexed{x: x, p: p, w: &workspace{index: x, points: p}, rand: rand.New(rand.NewPCG(seed, 1))}
 }
 
 func (i *indexed) pick(l ...string) string { return l[i.rand.IntN(len(l))] }
@@ -152,7 +154,6 @@ func runIDs(runs []*run) []string {
 func TestSearchFindsWhatAScanFinds(t *testing.T) {
 	for seed := range uint64(6) {
 		i := newIndexed(t, seed)
-		w := &workspace{index: i.x, points: i.p}
 		for range 1500 {
 			switch n := i.rand.IntN(100); {
 			case n < 45:
@@ -164,7 +165,7 @@ func TestSearchFindsWhatAScanFinds(t *testing.T) {
 			default:
 				s, ids := i.search(t), [][]string{{"0"}, {"1"}, {"0", "1", "2", "none"}}[i.rand.IntN(3)]
 				shown := func(stage string) bool { return stage == active }
-				got := runIDs((&call{workspace: w}).selectRuns(ids, s, shown))
+				got := runIDs((&call{workspace: i.w, ctx: t.Context()}).selectRuns(ids, s, shown))
 				if want := i.scanned(ids, s, shown); !slices.Equal(got, want) {
 					t.Fatalf("seed %d, %d runs, %v, %s, %d from %d:\n got %v\nwant %v", seed, len(i.ids), ids, s.query, s.limit, s.from, got, want)
 				}
@@ -228,7 +229,7 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 		if q.order != "" {
 			s.orders, _ = runGrammar.parseOrders(strings.Split(q.order, ", "))
 		}
-		i.x.prepare(i.p, []string{"0"}, s.fields())
+		i.w.prepare(t.Context(), []string{"0"}, s.fields())
 		looked := 0
 		var got []*run
 		i.p.View(func(v points.View) {
@@ -254,13 +255,13 @@ func TestUnknownFieldsAreForgotten(t *testing.T) {
 	}
 	known := []field{{of: metricOfRun, key: "acc"}, {of: paramOfRun, key: "lr"}}
 	for n := range mostFields + 44 {
-		i.x.prepare(i.p, []string{"0"}, []field{{of: metricOfRun, key: fmt.Sprint("none", n)}})
-		i.x.prepare(i.p, []string{"0"}, []field{{of: tagOf, key: fmt.Sprint("none", n)}})
+		i.w.prepare(t.Context(), []string{"0"}, []field{{of: metricOfRun, key: fmt.Sprint("none", n)}})
+		i.w.prepare(t.Context(), []string{"0"}, []field{{of: tagOf, key: fmt.Sprint("none", n)}})
 		if n == 0 {
-			i.x.prepare(i.p, []string{"0"}, known)
+			i.w.prepare(t.Context(), []string{"0"}, known)
 		}
 		if n%100 == 50 {
-			i.x.prepare(i.p, []string{"0"}, known)
+			i.w.prepare(t.Context(), []string{"0"}, known)
 		}
 	}
 	for _, f := range known {
@@ -286,7 +287,7 @@ func TestColumnsKeepNoRequest(t *testing.T) {
 	}
 	fields := []field{{of: metricOfRun, key: filter[8:12]}, {of: paramOfRun, key: filter[19:21]}}
 	for range 2 { // the second time the fields are there
-		i.x.prepare(i.p, []string{"0"}, fields)
+		i.w.prepare(t.Context(), []string{"0"}, fields)
 	}
 	c := i.x.columns
 	if len(c.used) != 2 || len(c.metrics) != 1 || len(c.of["0"]) != 1 {

@@ -11,19 +11,21 @@ import (
 // A node is a run's place in the index: it stays when the run is changed. Its start, id and
 // experiment do not change.
 type node struct {
-	r *run
-	// newest orders runs as answers do: those that began later have a smaller one.
+	r *run // nil once it is gone: columns of metrics may have the node still
+	// newest orders runs as answers do: those that began later have a smaller one. It and the id
+	// are read without the lock.
 	newest int64
+	id     string
 }
 
-func nodeOf(r *run) *node { return &node{r: r, newest: ^r.Start} }
+func nodeOf(r *run) *node { return &node{r: r, newest: ^r.Start, id: r.ID} }
 
 // compareNodes is the order of answers: by start, newest first, then by id.
 func compareNodes(a, b *node) int {
 	if c := cmp.Compare(a.newest, b.newest); c != 0 {
 		return c
 	}
-	return strings.Compare(a.r.ID, b.r.ID)
+	return strings.Compare(a.id, b.id)
 }
 
 // sorted is a list of runs by a key, and those of the same key in the order of answers. It is kept

@@ -62,7 +62,7 @@ func (l *look) steps(id string, few int) iter.Seq2[*run, int] {
 		if len(l.s.orders) < 2 {
 			for n := range l.byFirst(id) {
 				r := n.r
-				if !l.keep(r) {
+				if r != nil && !l.keep(r) {
 					r = nil
 				}
 				if !yield(r, 1) {
@@ -139,7 +139,7 @@ func (l *look) groups(id string) iter.Seq[group] {
 				}
 			}
 		}
-		yield(group{rank{class: 2}, without, l.x.runsOf[id].size - w.col.len()})
+		yield(group{rank{class: 2}, without, max(0, l.x.runsOf[id].size-w.col.len())})
 	}
 }
 

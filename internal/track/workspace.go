@@ -47,8 +47,9 @@ type workspace struct {
 	points *points.Set
 	charts charts
 
-	mu    sync.RWMutex
-	index *index
+	mu     sync.RWMutex
+	index  *index
+	making sync.Mutex // who has it makes a column
 
 	jobs struct { // see catchUp
 		mu  sync.Mutex
