@@ -66,7 +66,7 @@ func TestFilter(t *testing.T) {
 		clauses, err := runGrammar.parse(filter)
 		if err != nil {
 			t.Errorf("%s: %v", filter, err)
-		} else if got := (&search{clauses: clauses}).meets(func(k *clause) bool { return r.matches(k, latest) }); got != want {
+		} else if got := (&search{ctx: t.Context(), clauses: clauses}).meets(func(k *clause) bool { return r.matches(k, latest) }); got != want {
 			t.Errorf("%s: %v, want %v", filter, got, want)
 		}
 	}
@@ -153,7 +153,7 @@ func FuzzFilter(f *testing.F) {
 					t.Fatalf("%q: %v", s, err)
 				}
 			} else if g == runGrammar {
-				(&search{clauses: clauses}).meets(func(k *clause) bool { return r.matches(k, none) })
+				(&search{ctx: t.Context(), clauses: clauses}).meets(func(k *clause) bool { return r.matches(k, none) })
 			}
 			if _, err := g.parseOrders([]string{s}); err != nil {
 				if _, ok := faultOf(err); !ok {

@@ -47,7 +47,7 @@ func TestColumnsMadeMeanwhile(t *testing.T) {
 			i.w.mu.Unlock()
 		}
 		for _, s := range searches {
-			s := &search{clauses: s.clauses, orders: s.orders, limit: s.limit, from: s.from, query: s.query}
+			s := &search{ctx: t.Context(), clauses: s.clauses, orders: s.orders, limit: s.limit, from: s.from, query: s.query}
 			got := runIDs((&call{workspace: i.w, ctx: t.Context()}).selectRuns(ids, s, shown))
 			if want := i.scanned(ids, s, shown); !slices.Equal(got, want) {
 				t.Fatalf("%d runs, %s, %d from %d:\n got %v\nwant %v", len(i.ids), s.query, s.limit, s.from, got, want)

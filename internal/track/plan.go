@@ -134,15 +134,15 @@ func (c *call) allRuns(ids []string) []*run {
 func (x *index) find(ids []string, s *search, p points.View, shown func(string) bool) []*run {
 	clauses := s.cheapFirst()
 	l := &look{x: x, s: s, latest: p.Latest, keep: func(r *run) bool {
-		if !shown(r.Stage) || s.mayRun != nil && s.mayRun(r) != nil || s.screen.gone() {
+		if !shown(r.Stage) || s.mayRun != nil && s.mayRun(r) != nil || s.screen.ctx.Err() != nil {
 			return false
 		}
 		for _, k := range clauses {
-			if !(s.screen != nil && k.hasPattern()) && !r.matches(k, p.Latest) {
+			if !k.hasPattern() && !r.matches(k, p.Latest) {
 				return false
 			}
 		}
-		return s.screen == nil || s.screen.keeps(r)
+		return s.screen.keeps(r)
 	}}
 	var out []*run
 	for r := range l.merged(ids) {
@@ -170,9 +170,6 @@ func (l *look) merged(ids []string) iter.Seq[*run] {
 	return func(yield func(*run) bool) {
 		var heads []*head
 		for _, id := range ids {
-			if l.x.runsOf[id] == nil {
-				continue
-			}
 			next, stop := iter.Pull(l.inOrder(id))
 			defer stop()
 			if h := (&head{l: l, next: next}); h.advance() {

@@ -111,7 +111,7 @@ func (i *indexed) search(t *testing.T) *search {
 			by = append(by, o)
 		}
 	}
-	s := &search{limit: []int{1, 5, 50, 1000}[i.rand.IntN(4)], from: []int{0, 0, 7}[i.rand.IntN(3)], query: strings.Join(filter, " AND ") + " by " + strings.Join(by, ", ")}
+	s := &search{ctx: t.Context(), limit: []int{1, 5, 50, 1000}[i.rand.IntN(4)], from: []int{0, 0, 7}[i.rand.IntN(3)], query: strings.Join(filter, " AND ") + " by " + strings.Join(by, ", ")}
 	var err error
 	if s.clauses, err = runGrammar.parse(strings.Join(filter, " AND ")); err != nil {
 		t.Fatal(err)
@@ -230,6 +230,7 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 			s.orders, _ = runGrammar.parseOrders(strings.Split(q.order, ", "))
 		}
 		i.w.prepare(t.Context(), []string{"0"}, s.fields())
+		s.screen = (&call{ctx: t.Context()}).newScreen(s)
 		looked := 0
 		var got []*run
 		i.p.View(func(v points.View) {

@@ -8,7 +8,7 @@ const lockedBytes = 16 << 20
 
 // A screen is the conditions of a search that compare texts with patterns, which can take long.
 type screen struct {
-	ctx      context.Context
+	ctx      context.Context // of the caller, who may go: then nothing more is compared
 	patterns []*clause
 	left     int           // bytes that may still be compared under the lock
 	known    map[*run]bool // whether runs meet all conditions
@@ -26,9 +26,6 @@ func (c *call) newScreen(s *search) *screen {
 }
 
 func (k *clause) hasPattern() bool { return k.op == "LIKE" || k.op == "ILIKE" }
-
-// gone says whether the caller has gone: then nothing more is compared.
-func (s *screen) gone() bool { return s != nil && s.ctx != nil && s.ctx.Err() != nil }
 
 // keeps says whether a run meets the conditions, under the lock.
 func (s *screen) keeps(r *run) bool {
@@ -66,7 +63,7 @@ func (r *run) patternBytes(k *clause) int {
 func (s *screen) settle(runs []*run) bool {
 	known := make(map[*run]bool, len(runs))
 	for _, r := range runs {
-		if s.gone() {
+		if s.ctx.Err() != nil {
 			return false
 		}
 		keeps := true

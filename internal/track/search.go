@@ -49,7 +49,7 @@ func (s *search) enough() int { return s.from + s.limit + 1 }
 func (s *search) meets(matches func(*clause) bool) bool {
 	for i := range s.clauses {
 		k := &s.clauses[i]
-		if k.hasPattern() && s.ctx != nil && s.ctx.Err() != nil || !matches(k) {
+		if k.hasPattern() && s.ctx.Err() != nil || !matches(k) {
 			return false
 		}
 	}
