@@ -210,7 +210,11 @@ func (w *workspace) catchUp(ctx context.Context) error {
 				return err
 			}
 			models, err = tx.All(store.Query{Workspace: w.Key, Kind: kindModelVersions, Asc: true})
-			changed = w.modelNames()
+			if err != nil {
+				return err
+			}
+			changed, gone = w.modelNames(), w.jobsBut(docs)
+			kept, err = w.keptOf(tx, gone)
 			return err
 		}
 		jobs, names, err := touched(tx, w.Key, w.jobs.rev)
@@ -229,20 +233,14 @@ func (w *workspace) catchUp(ctx context.Context) error {
 			switch {
 			case berth.CodeOf(err) == berth.NotFound:
 				gone = append(gone, name)
-				r, err := find[run](&change{w: w, tx: tx}, kindRuns, name, "")
-				if err != nil {
-					return err
-				}
-				if r != nil && r.ID == name {
-					kept = append(kept, r)
-				}
 			case err != nil:
 				return err
 			default:
 				docs = append(docs, d)
 			}
 		}
-		return nil
+		kept, err = w.keptOf(tx, gone)
+		return err
 	})
 	if err != nil {
 		return err
@@ -256,6 +254,36 @@ func (w *workspace) catchUp(ctx context.Context) error {
 	}
 	w.jobs.rev, w.jobs.at = rev, now
 	return nil
+}
+
+// jobsBut are the jobs that are shown and are not among those that there are.
+func (w *workspace) jobsBut(docs []*store.Doc) (gone []string) {
+	there := make(map[string]bool, len(docs))
+	for _, d := range docs {
+		there[d.Name] = true
+	}
+	w.view(func(x *index) {
+		for name := range x.jobs {
+			if !there[name] {
+				gone = append(gone, name)
+			}
+		}
+	})
+	return gone
+}
+
+// keptOf are the runs of deleted jobs that are written.
+func (w *workspace) keptOf(tx *store.Tx, gone []string) (kept []*run, err error) {
+	for _, name := range gone {
+		r, err := find[run](&change{w: w, tx: tx}, kindRuns, name, "")
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.ID == name {
+			kept = append(kept, r)
+		}
+	}
+	return kept, nil
 }
 
 // showKept brings the runs of deleted jobs into the index: they may have been written with the

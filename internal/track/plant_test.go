@@ -4,9 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/berthml/berth/internal/track/points"
 )
+
+// Idle makes it look as if nobody had looked at a workspace for a time.
+func (s *Service) Idle(ws Workspace, since time.Duration) {
+	w := s.spaces[ws.ID]
+	w.jobs.mu.Lock()
+	defer w.jobs.mu.Unlock()
+	w.jobs.at = w.jobs.at.Add(-since)
+}
 
 // Plant makes n finished runs by writing to the store many at a time, for benchmarks. Each has the
 // metric acc, the parameters lr (10 values), seed (a value of its own) and group (7 values), and

@@ -1,0 +1,57 @@
+package track_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
+)
+
+// TestDeletedWhileNobodyLooked: runs of jobs that were deleted while nobody looked, longer than
+// events are kept, are not listed. Those that were written stay.
+func TestDeletedWhileNobodyLooked(t *testing.T) {
+	s := start(t, t.TempDir())
+	listed := func() (ids []string) {
+		t.Helper()
+		found, _ := s.must("POST", "runs/search", obj{"experiment_ids": []string{"0"}})["runs"].([]any)
+		for _, r := range found {
+			ids = append(ids, at(r, "info", "run_id").(string))
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	for _, name := range []string{"kept", "logged", "stays", "unused"} {
+		job := s.addJob(name, "ann", "Default")
+		if name == "logged" {
+			s.as(job).must("POST", "runs/log-metric", obj{"run_id": name, "key": "m", "value": 1, "timestamp": 1})
+		}
+	}
+	if got := listed(); !slices.Equal(got, []string{"kept", "logged", "stays", "unused"}) {
+		t.Fatalf("listed are %v", got)
+	}
+	s.s.Idle(s.ws, 2*time.Hour)
+	for _, name := range []string{"kept", "logged", "unused"} {
+		err := s.db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get(s.ws.Key, "jobs", name, "")
+			if err == nil && name == "kept" {
+				err = track.KeepRun(tx, d)
+			}
+			if err != nil {
+				return err
+			}
+			return tx.Delete(s.ws.Key, "jobs", name, "")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if got := listed(); !slices.Equal(got, []string{"kept", "logged", "stays"}) {
+			t.Errorf("listed are %v", got)
+		}
+		s.stop()
+		s = start(t, s.dir)
+	}
+}
