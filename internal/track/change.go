@@ -21,6 +21,7 @@ type change struct {
 // update runs fn in a transaction and brings the index up to date with it. fn may run more than
 // once.
 func (w *workspace) update(ctx context.Context, fn func(*change) error) error {
+	defer w.index.removed.begin()()
 	var c *change
 	err := w.s.DB.Update(ctx, func(tx *store.Tx) error {
 		if d, err := tx.Get("", kindWorkspaces, w.Key, ""); err != nil {

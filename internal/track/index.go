@@ -6,8 +6,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/berthml/berth"
 )
 
 // An index is what was committed of a workspace, in memory and in the orders in which it is asked
@@ -29,14 +27,14 @@ type index struct {
 
 	jobs map[string]*jobState // of the runs that are jobs
 
-	removed map[string]berth.Rev // what is gone, so that a late word of an earlier change does not bring it back
+	removed removals
 }
 
 func newIndex() *index {
 	return &index{
 		experiments: map[string]*experiment{}, named: map[string]*experiment{}, runs: map[string]*node{}, runsOf: map[string]*sorted[int64]{}, columns: newColumns(),
 		logged: map[string]*loggedModel{}, loggedOf: map[string][]*loggedModel{}, registered: map[string]*registered{},
-		models: map[string]*registered{}, versions: map[string][]*version{}, removed: map[string]berth.Rev{},
+		models: map[string]*registered{}, versions: map[string][]*version{},
 		jobs: map[string]*jobState{}, roots: map[string]int{},
 	}
 }
@@ -65,10 +63,14 @@ func replace[T any](l []*T, old, x *T, order func(a, b *T) int) []*T {
 	return slices.Insert(l, i, x)
 }
 
-func (x *index) put(e entity) {
+// placeOf tells an entity from all others.
+func placeOf(e entity) string {
 	kind, name, number, _, _ := e.place()
-	id := kind + "\x00" + name + "\x00" + number
-	if x.removed[id] > e.document().rev() {
+	return kind + "\x00" + name + "\x00" + number
+}
+
+func (x *index) put(e entity) {
+	if x.removed.of(placeOf(e)) > e.document().rev() {
 		return
 	}
 	switch e := e.(type) {
@@ -205,8 +207,7 @@ func (x *index) removeRun(n *node) {
 }
 
 func (x *index) remove(e entity) {
-	kind, name, number, _, _ := e.place()
-	x.removed[kind+"\x00"+name+"\x00"+number] = e.document().rev()
+	x.removed.add(placeOf(e), e.document().rev())
 	switch e := e.(type) {
 	case *run:
 		if n := x.runs[e.ID]; n != nil {

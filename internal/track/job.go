@@ -195,6 +195,7 @@ func (w *workspace) catchUp(ctx context.Context) error {
 	if w.s.DB.Rev() == w.jobs.rev {
 		return nil
 	}
+	defer w.index.removed.begin()()
 	var docs, models []*store.Doc
 	var gone, changed []string
 	var kept []*run

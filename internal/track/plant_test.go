@@ -17,6 +17,12 @@ func (s *Service) Idle(ws Workspace, since time.Duration) {
 	w.jobs.at = w.jobs.at.Add(-since)
 }
 
+// Removals is how many things are remembered that are gone.
+func (s *Service) Removals(ws Workspace) int {
+	m := &s.spaces[ws.ID].index.removed
+	return len(m.last) + len(m.past)
+}
+
 // Plant makes n finished runs by writing to the store many at a time, for benchmarks. Each has the
 // metric acc, the parameters lr (10 values), seed (a value of its own) and group (7 values), and
 // the tag team (1,000 values).

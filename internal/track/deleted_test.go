@@ -55,3 +55,16 @@ func TestDeletedWhileNobodyLooked(t *testing.T) {
 		s = start(t, s.dir)
 	}
 }
+
+// TestRemovedIsForgotten: what was removed is not remembered for ever.
+func TestRemovedIsForgotten(t *testing.T) {
+	s := start(t, t.TempDir())
+	s.must("POST", "registered-models/create", obj{"name": "m"})
+	for range 20 {
+		v := s.must("POST", "model-versions/create", obj{"name": "m", "source": "mlflow-artifacts:/x"})
+		s.must("DELETE", "model-versions/delete", obj{"name": "m", "version": at(v, "model_version", "version")})
+	}
+	if n := s.s.Removals(s.ws); n > 2 {
+		t.Errorf("%d things are remembered", n)
+	}
+}
