@@ -56,6 +56,18 @@ func TestDeletedWhileNobodyLooked(t *testing.T) {
 	}
 }
 
+// TestJobListedWithNameOfARemovedRun: a job is listed that has the name of one whose run was removed.
+func TestJobListedWithNameOfARemovedRun(t *testing.T) {
+	s := start(t, t.TempDir()).as(track.Caller{User: "ann", Write: true})
+	log := obj{"run_id": "train", "key": "m", "value": 1, "timestamp": 1}
+	s.as(s.addJob("train", "ann", "Default")).must("POST", "runs/log-metric", log)
+	s.removeJob("train", true)
+	s.addJob("train", "ann", "Default")
+	if found, _ := s.must("POST", "runs/search", obj{"experiment_ids": []string{"0"}})["runs"].([]any); len(found) != 1 {
+		t.Errorf("%d runs are listed", len(found))
+	}
+}
+
 // TestRemovedIsForgotten: what was removed is not remembered for ever.
 func TestRemovedIsForgotten(t *testing.T) {
 	s := start(t, t.TempDir())

@@ -70,7 +70,7 @@ func placeOf(e entity) string {
 }
 
 func (x *index) put(e entity) {
-	if x.removed.of(placeOf(e)) > e.document().rev() {
+	if e.document().doc != nil && x.removed.of(placeOf(e)) > e.document().rev() {
 		return
 	}
 	switch e := e.(type) {
