@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -200,13 +201,22 @@ func (c *Client) ExperimentSizes(ctx context.Context) ([]ExperimentSize, error) 
 // Chart returns a metric of several runs by step, with at most limit points each, among them all
 // peaks.
 func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int) ([]Point, error) {
-	q := url.Values{"run_ids": runs, "metric_key": {key}, "max_results": {strconv.Itoa(limit)}, "sampling": {"minmax"}}
-	var out struct {
-		Metrics []Point `json:"metrics"`
+	var points []Point
+	for some := range slices.Chunk(runs, runsOfChart) {
+		q := url.Values{"run_ids": some, "metric_key": {key}, "max_results": {strconv.Itoa(limit)}, "sampling": {"minmax"}}
+		var out struct {
+			Metrics []Point `json:"metrics"`
+		}
+		if err := c.call(ctx, http.MethodGet, c.tracking("metrics/get-history-bulk-interval?"+q.Encode()), nil, &out); err != nil {
+			return nil, err
+		}
+		points = append(points, out.Metrics...)
 	}
-	err := c.call(ctx, http.MethodGet, c.tracking("metrics/get-history-bulk-interval?"+q.Encode()), nil, &out)
-	return out.Metrics, err
+	return points, nil
 }
+
+// runsOfChart is how many runs a server takes in one request.
+const runsOfChart = 100
 
 // History calls each with every point of a metric of a run, by time, as they arrive.
 func (c *Client) History(ctx context.Context, run, key string, each func(Point) error) error {

@@ -57,3 +57,37 @@ func TestRunsOfAllPages(t *testing.T) {
 		}
 	}
 }
+
+// TestChartOfManyRuns: a chart of more runs than a server takes at once has all of them.
+func TestChartOfManyRuns(t *testing.T) {
+	const all = 230
+	var asked []int
+	c := open(t, map[string]http.HandlerFunc{
+		"GET /mlflow/v1.0" + workspace + "/api/2.0/mlflow/metrics/get-history-bulk-interval": func(w http.ResponseWriter, r *http.Request) {
+			ids := r.URL.Query()["run_ids"]
+			asked = append(asked, len(ids))
+			var out struct {
+				Metrics []client.Point `json:"metrics"`
+			}
+			for _, id := range ids {
+				out.Metrics = append(out.Metrics, client.Point{Run: id, Key: "m", Value: 1})
+			}
+			if err := json.NewEncoder(w).Encode(out); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	var runs []string
+	for i := range all {
+		runs = append(runs, fmt.Sprint("r", i))
+	}
+	points, err := c.Chart(t.Context(), runs, "m", 1000)
+	if err != nil || fmt.Sprint(asked) != "[100 100 30]" || len(points) != all {
+		t.Fatalf("asked for %v and got %d points, %v", asked, len(points), err)
+	}
+	for i, p := range points {
+		if p.Run != runs[i] {
+			t.Errorf("point %d is of %s", i, p.Run)
+		}
+	}
+}

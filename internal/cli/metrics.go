@@ -212,18 +212,31 @@ func metricKeys(r *client.Run) []string {
 func wanted(keys []string, key string) bool { return len(keys) == 0 || slices.Contains(keys, key) }
 
 func (s *session) listMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string) error {
+	have := map[string][]string{} // by key, the runs
 	rows := []metricRow{}
 	for _, r := range runs {
 		for _, m := range r.Data.Metrics {
 			if !wanted(keys, m.Key) {
 				continue
 			}
-			p, err := c.Chart(ctx, []string{r.Info.ID}, m.Key, chartPoints)
-			if err != nil {
-				return err
+			rows = append(rows, metricRow{r.Info.ID, m.Key, m.Value, m.Step, nil})
+			if !slices.Contains(have[m.Key], r.Info.ID) {
+				have[m.Key] = append(have[m.Key], r.Info.ID)
 			}
-			rows = append(rows, metricRow{r.Info.ID, m.Key, m.Value, m.Step, p})
 		}
+	}
+	points := map[[2]string][]client.Point{} // by run and key
+	for key, ids := range have {
+		chart, err := c.Chart(ctx, ids, key, chartPoints)
+		if err != nil {
+			return err
+		}
+		for _, p := range chart {
+			points[[2]string{p.Run, key}] = append(points[[2]string{p.Run, key}], p)
+		}
+	}
+	for i, row := range rows {
+		rows[i].Points = points[[2]string{row.Run, row.Key}]
 	}
 	switch {
 	case s.format.chosen():
