@@ -90,6 +90,10 @@ func (s *Service) hasDue(ctx context.Context, ws Workspace, before time.Time) (b
 	if due || err != nil {
 		return due, err
 	}
+	due, err = hasDue[experiment](ctx, s.DB, ws.Key, kindExperiments, before) // its runs are due with it
+	if due || err != nil {
+		return due, err
+	}
 	return hasDue[loggedModel](ctx, s.DB, ws.Key, kindLogged, before)
 }
 
@@ -121,6 +125,11 @@ func hasDue[T any, P interface {
 // due says whether a run was deleted before a time.
 func (r *run) due(before time.Time) bool {
 	return r.Stage == deleted && r.Deleted > 0 && r.Deleted < before.UnixMilli()
+}
+
+// due says whether an experiment was deleted before a time.
+func (e *experiment) due(before time.Time) bool {
+	return e.Stage == deleted && e.Updated < before.UnixMilli()
 }
 
 // due says whether a model was deleted before a time. Nothing changes it after that.
@@ -236,6 +245,12 @@ func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (
 	folder := locate.ArtifactPath(id)
 	err := w.update(ctx, func(x *change) error {
 		r, err := find[run](x, kindRuns, id, "")
+		if err == nil && r != nil {
+			var e *experiment
+			if e, err = x.findExperiment(r.Experiment); err == nil {
+				r.follow(e)
+			}
+		}
 		leaves = err == nil && r != nil && r.Stage == deleted && r.Deleted < before.UnixMilli() && !w.registers(r.URI, runsScheme+r.ID)
 		if !leaves {
 			return err

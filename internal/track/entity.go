@@ -56,6 +56,7 @@ type experiment struct {
 	stored
 	ID, Name, Location, Stage string
 	Created, Updated          int64 // milliseconds
+	Staged                    int   `json:",omitempty"` // how many times it was deleted or restored
 	Tags                      map[string]string
 }
 
@@ -72,6 +73,8 @@ type run struct {
 	Start                                          int64
 	End                                            *int64 `json:",omitempty"`
 	Deleted                                        int64  `json:",omitempty"`
+	// Staged is that of the experiment when Stage was last the run's own, see [run.follow].
+	Staged int `json:",omitempty"`
 	// Leaving says that a deleted run is being removed for good: it cannot be restored any more.
 	Leaving      bool `json:",omitempty"`
 	Params, Tags map[string]string

@@ -224,56 +224,6 @@ func (c *call) changeExperiment(id string, fn func(*change, *experiment) error) 
 	return empty, nil
 }
 
-// stageRuns moves the runs of an experiment to a stage, each of which may be moved.
-func (c *change) stageRuns(id, stage string, may func(*run) error) error {
-	c.state = true
-	var ids []string
-	c.w.view(func(x *index) {
-		for n := range x.nodes(id) {
-			ids = append(ids, n.r.ID)
-		}
-	})
-	for _, id := range ids {
-		r, err := c.findRun(id)
-		if err != nil {
-			return err
-		}
-		if r.Stage == stage || r.Leaving {
-			continue
-		}
-		if err := may(r); err != nil {
-			return err
-		}
-		r.stage(stage, c.now())
-		if err := c.save(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func deleteExperiment(c *call) (any, error) {
-	id := c.need("experiment_id")
-	return c.changeExperiment(id, func(x *change, e *experiment) error {
-		if e.Stage != active {
-			return noExperiment(id)
-		}
-		e.Stage, e.Updated = deleted, x.now()
-		return x.stageRuns(id, deleted, func(r *run) error { return c.mayDelete(x, file{run: r}) })
-	})
-}
-
-func restoreExperiment(c *call) (any, error) {
-	id := c.need("experiment_id")
-	return c.changeExperiment(id, func(x *change, e *experiment) error {
-		if e.Stage != deleted {
-			return noExperiment(id)
-		}
-		e.Stage, e.Updated = active, x.now()
-		return x.stageRuns(id, active, func(*run) error { return nil })
-	})
-}
-
 func updateExperiment(c *call) (any, error) {
 	id, name := c.need("experiment_id"), c.need("new_name")
 	if err := checkExperimentName(name); err != nil {

@@ -116,6 +116,7 @@ func importRun(c *call) (any, error) {
 			err = x.notOfJob(r.ID)
 		}
 		if err == nil && old != nil {
+			old.follow(c.experiment(old.Experiment))
 			r.imported, err = c.again(r.ID, old.imported, r.imported)
 		}
 		switch {
@@ -130,6 +131,7 @@ func importRun(c *call) (any, error) {
 		r.doc = nil
 		if old != nil {
 			r.doc, r.Experiment, r.URI, r.Stage, r.Deleted = old.doc, old.Experiment, old.URI, old.Stage, old.Deleted
+			r.Staged = old.Staged
 			r.Params, r.Tags = with(r.Params, old.Params), with(r.Tags, old.Tags)
 			r.Datasets, r.Apart, r.ModelInputs, r.ModelOutputs = old.Datasets, old.Apart, old.ModelInputs, old.ModelOutputs
 		}

@@ -85,6 +85,11 @@ func (x *index) put(e entity) {
 			}
 		}
 		x.experiments[e.ID], x.named[e.Name] = e, e
+		if old == nil || old.Staged != e.Staged {
+			for n := range x.nodes(e.ID) {
+				n.r = n.r.following(e) // no search has a column of stages
+			}
+		}
 	case *run:
 		x.putRun(e)
 	case *loggedModel:
@@ -181,6 +186,7 @@ func (x *index) putRun(r *run) {
 	if j := x.jobs[r.ID]; j != nil {
 		r = j.over(r)
 	}
+	r = r.following(x.experiments[r.Experiment])
 	if n != nil && n.r.Experiment == r.Experiment && n.r.Start == r.Start {
 		old := n.r
 		n.r = r

@@ -129,11 +129,6 @@ func (c *change) adopt(name string) (*run, error) {
 	return r, nil
 }
 
-// settle puts a run that is not written yet into an experiment.
-func (r *run) settle(e *experiment) {
-	r.Experiment, r.URI = e.ID, below(e.Location, r.ID, "artifacts")
-}
-
 // jobRunOf is the run of a job that has none yet, written; nil when there is no such job.
 func (w *workspace) jobRunOf(ctx context.Context, id string) (*run, error) {
 	isJob := false

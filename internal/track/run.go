@@ -33,6 +33,9 @@ func (c *change) findRun(id string) (*run, error) {
 			err = noRun(id)
 		}
 	}
+	if err == nil {
+		r.follow(c.w.experiment(r.Experiment))
+	}
 	return r, err
 }
 
@@ -41,13 +44,6 @@ func (r *run) mustBeActive() error {
 		return invalid("The run %s must be in the 'active' state. Current state is %s.", r.ID, r.Stage)
 	}
 	return nil
-}
-
-func (r *run) stage(to string, at int64) {
-	r.Stage, r.Deleted = to, 0
-	if to == deleted {
-		r.Deleted = at
-	}
 }
 
 // runOf is a run as it is now, if the caller may see it.
@@ -158,7 +154,8 @@ func createRun(c *call) (any, error) {
 		if e.Stage != active {
 			return invalid("The experiment %s must be in the 'active' state. Current state is %s.", e.ID, e.Stage)
 		}
-		r.Experiment, r.URI, r.doc = e.ID, below(e.Location, r.ID, "artifacts"), nil
+		r.settle(e)
+		r.doc = nil
 		return x.save(r)
 	})
 	if err != nil {
@@ -319,9 +316,10 @@ func updateRun(c *call) (any, error) {
 
 func deleteRun(c *call) (any, error) {
 	return empty, c.changeRun(c.runID(), func(x *change, r *run) error {
-		x.state = true
-		r.stage(deleted, x.now())
-		return c.mayDelete(x, file{run: r})
+		if err := c.mayDelete(x, file{run: r}); err != nil {
+			return err
+		}
+		return x.stage(r, deleted)
 	})
 }
 
@@ -330,9 +328,7 @@ func restoreRun(c *call) (any, error) {
 		if r.Leaving {
 			return noRun(r.ID)
 		}
-		x.state = true
-		r.stage(active, x.now())
-		return nil
+		return x.stage(r, active)
 	})
 }
 

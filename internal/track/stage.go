@@ -1,0 +1,119 @@
+package track
+
+import (
+	"slices"
+
+	"github.com/berthml/berth/internal/store"
+)
+
+// Deleting or restoring an experiment deletes or restores its runs, of which there may be very
+// many. Only the experiment is written: a run has the stage that it was given last, be it by itself
+// or by its experiment.
+
+// follow gives a run the stage of its experiment, if that was deleted or restored since the run
+// was. One that is being removed for good stays deleted.
+func (r *run) follow(e *experiment) {
+	if e != nil && r.Staged < e.Staged && !r.Leaving {
+		r.take(e)
+	}
+}
+
+// following is a run that is in the index after follow: it does not change itself.
+func (r *run) following(e *experiment) *run {
+	if e == nil || r.Staged >= e.Staged {
+		return r
+	}
+	c := *r
+	c.follow(e)
+	return &c
+}
+
+func (r *run) take(e *experiment) {
+	r.Stage, r.Staged, r.Deleted = e.Stage, e.Staged, 0
+	if e.Stage == deleted {
+		r.Deleted = e.Updated
+	}
+}
+
+// settle puts a run that is not written yet into an experiment.
+func (r *run) settle(e *experiment) {
+	r.Experiment, r.URI = e.ID, below(e.Location, r.ID, "artifacts")
+	r.take(e)
+}
+
+// stage deletes or restores a run by itself.
+func (c *change) stage(r *run, to string) error {
+	e, err := c.findExperiment(r.Experiment)
+	if err != nil {
+		return err
+	}
+	c.state = true
+	r.Stage, r.Staged, r.Deleted = to, e.Staged, 0
+	if to == deleted {
+		r.Deleted = c.now()
+	}
+	return nil
+}
+
+// stage deletes or restores an experiment and with it all of its runs.
+func (e *experiment) stage(to string, at int64) {
+	e.Stage, e.Updated = to, at
+	e.Staged++
+}
+
+// checkPage is how many runs are looked at in one transaction before they are deleted together.
+const checkPage = 1000
+
+func deleteExperiment(c *call) (any, error) {
+	id := c.need("experiment_id")
+	known := map[string]bool{}
+	for page := range slices.Chunk(c.ofJobs(id, known), checkPage) {
+		err := c.s.DB.View(c.ctx, func(tx *store.Tx) error {
+			for _, r := range page {
+				if err := c.mayChangeIn(tx, file{run: r}, "delete it"); err != nil {
+					return err
+				}
+				known[r.ID] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.changeExperiment(id, func(x *change, e *experiment) error {
+		if e.Stage != active {
+			return noExperiment(id)
+		}
+		for _, r := range c.ofJobs(id, known) { // that came meanwhile
+			if err := c.mayDelete(x, file{run: r}); err != nil {
+				return err
+			}
+		}
+		e.stage(deleted, x.now())
+		return nil
+	})
+}
+
+// ofJobs is the runs of an experiment that are a job's, save deleted and known ones.
+func (c *call) ofJobs(experiment string, known map[string]bool) (runs []*run) {
+	c.view(func(x *index) {
+		for n := range x.nodes(experiment) {
+			if n.r.Job != "" && n.r.Stage == active && !known[n.r.ID] {
+				runs = append(runs, n.r)
+			}
+		}
+	})
+	return runs
+}
+
+func restoreExperiment(c *call) (any, error) {
+	id := c.need("experiment_id")
+	return c.changeExperiment(id, func(x *change, e *experiment) error {
+		if e.Stage != deleted {
+			return noExperiment(id)
+		}
+		e.stage(active, x.now())
+		return nil
+	})
+}
