@@ -165,6 +165,17 @@ type Experiment struct {
 	Tags    []Pair `json:"tags,omitempty"`
 }
 
+// DeleteExperiment hides an experiment and its runs. It can be restored until it is removed for
+// good.
+func (c *Client) DeleteExperiment(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, c.tracking("experiments/delete"), map[string]string{"experiment_id": id}, nil)
+}
+
+// RestoreExperiment shows an experiment again that was deleted, with all of its runs.
+func (c *Client) RestoreExperiment(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, c.tracking("experiments/restore"), map[string]string{"experiment_id": id}, nil)
+}
+
 // ListExperiments returns experiments, the newest first; view is as in RunQuery.
 func (c *Client) ListExperiments(ctx context.Context, view View) ([]Experiment, error) {
 	all, token := []Experiment{}, ""

@@ -138,6 +138,9 @@ func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	if err := track.CheckJob(tx, c.ws.Key(), w.name, c.who.User); err != nil {
 		return nil, err
 	}
+	if err := track.CheckExperiment(tx, c.ws.Key(), text(w.props, "experimentName")); err != nil {
+		return nil, err
+	}
 	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin, Invokes: w.invokes, Asked: w.asked}
 	if k := c.s.jobs.composite(text(w.props, "jobType")); k != nil {
 		if err = noServices(w.props); err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // placeholder begins a reference to something that a client would upload before it submits the job.
@@ -43,6 +44,9 @@ func planJob(c *call, r *resource, name, _ string) error {
 	jobDefaults(props, name)
 	var p berth.Plan
 	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		if err := track.CheckExperiment(tx, c.ws.Key(), text(props, "experimentName")); err != nil {
+			return err
+		}
 		x := c.snapshot(tx)
 		x.priced = true
 		if k := c.s.jobs.composite(text(props, "jobType")); k != nil {

@@ -88,3 +88,45 @@ func TestFolderAtAnAddress(t *testing.T) {
 		x.do("PUT", x.ws+"/jobs/right"+string(rune('a'+i)), job(in[0], in[1], in[2])).want(http.StatusCreated)
 	}
 }
+
+// TestJobNamesDeletedExperiment: nobody would see its run, so it is refused, as is its plan, with
+// the command that brings the experiment back.
+func TestJobNamesDeletedExperiment(t *testing.T) {
+	x := open(t)
+	mlflow := "/mlflow/v1.0" + workspace.ID() + "/api/2.0/mlflow/"
+	call := func(path string, body map[string]any) answer {
+		t.Helper()
+		return x.as(x.admin, "POST", mlflow+path, body, "Content-Type", "application/json").want(http.StatusOK)
+	}
+	ids := map[string]any{"Default": "0"}
+	for _, name := range []string{"iris", "two words"} {
+		ids[name] = call("experiments/create", map[string]any{"name": name}).at("experiment_id")
+	}
+	job := func(experiment string) map[string]any {
+		p := map[string]any{"jobType": "Command", "command": "true"}
+		if experiment != "" {
+			p["experimentName"] = experiment
+		}
+		return map[string]any{"properties": p}
+	}
+	for name, id := range ids {
+		call("experiments/delete", map[string]any{"experiment_id": id})
+		arg := name
+		if name == "two words" {
+			arg = id.(string)
+		}
+		says := "experiment " + name + " was deleted; `berth runs experiments restore " + arg + "` brings it"
+		x.do("PUT", x.ws+"/jobs/a", job(name)).want(http.StatusBadRequest).says(says)
+		x.do("POST", x.ws+"/jobs/a/plan", job(name)).want(http.StatusBadRequest).says(says)
+	}
+	x.do("PUT", x.ws+"/jobs/a", job("")).want(http.StatusBadRequest).says("restore Default")
+	x.do("PUT", x.ws+"/jobs/a", job("Iris")).want(http.StatusCreated) // names differ by case
+	for name, id := range ids {
+		call("experiments/restore", map[string]any{"experiment_id": id})
+		x.do("PUT", x.ws+"/jobs/of"+id.(string), job(name)).want(http.StatusCreated)
+	}
+	call("experiments/delete", map[string]any{"experiment_id": ids["iris"]})
+	edit := job("iris")
+	edit["properties"].(map[string]any)["description"] = "still there"
+	x.do("PUT", x.ws+"/jobs/of"+ids["iris"].(string), edit).want(http.StatusOK) // it is there
+}

@@ -55,5 +55,6 @@ func experimentsCommand(s *session) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted experiments instead")
 	s.format.flags(cmd)
+	cmd.AddCommand(deleteExperimentsCommand(s), restoreExperimentsCommand(s))
 	return cmd
 }

@@ -90,11 +90,15 @@ func runOfJob(d *store.Doc) (*run, *jobState, string, error) {
 	if st.Parent != "" {
 		setTag(&r.Tags, pair{tagParent, st.Parent})
 	}
-	name := v.Properties.ExperimentName
+	return r, j, experimentName(v.Properties.ExperimentName), nil
+}
+
+// experimentName is the name of the experiment that a job names.
+func experimentName(name string) string {
 	if strings.TrimSpace(name) == "" {
 		name = "Default"
 	}
-	return r, j, cut(name, maxExperimentName), nil
+	return cut(name, maxExperimentName)
 }
 
 // experimentNamed is the experiment with a name, made where it is not there.

@@ -2,7 +2,10 @@ package track
 
 import (
 	"slices"
+	"strings"
+	"unicode"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -59,6 +62,32 @@ func (c *change) stage(r *run, to string) error {
 func (e *experiment) stage(to string, at int64) {
 	e.Stage, e.Updated = to, at
 	e.Staged++
+}
+
+// CheckExperiment refuses an experiment that was deleted to a new job, whose run nobody would see.
+func CheckExperiment(tx *store.Tx, of, name string) error {
+	name = experimentName(name)
+	c := &change{w: &workspace{Workspace: Workspace{Key: of}}, tx: tx}
+	e, err := findNamed[experiment](c, kindExperiments, name)
+	if err != nil || e == nil || e.Stage != deleted {
+		return err
+	}
+	return berth.Errorf(berth.Invalid, "properties.experimentName: experiment %s was deleted; `berth runs experiments restore %s` brings it and its runs back, "+
+		"or name another experiment", name, e.shellName())
+}
+
+// shellName is the name of an experiment, or its ID where a shell would take the name apart or a
+// command take it for a flag.
+func (e *experiment) shellName() string {
+	if strings.HasPrefix(e.Name, "-") {
+		return e.ID
+	}
+	for _, r := range e.Name {
+		if !strings.ContainsRune("_-.", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return e.ID
+		}
+	}
+	return e.Name
 }
 
 // checkPage is how many runs are looked at in one transaction before they are deleted together.
