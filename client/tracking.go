@@ -255,16 +255,6 @@ func (c *Client) History(ctx context.Context, run, key string, each func(Point) 
 	}
 }
 
-// Experiments returns the names of experiments by id.
-func (c *Client) Experiments(ctx context.Context) (map[string]string, error) {
-	all, err := c.ListExperiments(ctx, ViewActive)
-	names := make(map[string]string, len(all))
-	for _, e := range all {
-		names[e.ID] = e.Name
-	}
-	return names, err
-}
-
 // WatchMetrics calls f for every existing and new point of a run until the run has ended, and
 // returns the run's final status. A lost connection is resumed.
 func (c *Client) WatchMetrics(ctx context.Context, run string, f func(Point) error) (string, error) {

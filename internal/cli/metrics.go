@@ -176,7 +176,7 @@ func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none erro
 	if strings.ContainsAny(prefix, `'"%\`) {
 		return "", none
 	}
-	q := runFlags{RunQuery: client.RunQuery{Filter: "attributes.run_id LIKE '" + prefix + "%'", Limit: 1000}}
+	q := runFlags{all: true, RunQuery: client.RunQuery{Filter: "attributes.run_id LIKE '" + prefix + "%'", Limit: 1000}}
 	if _, err := q.find(ctx, c); err != nil {
 		return "", err
 	}

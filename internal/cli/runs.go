@@ -19,6 +19,7 @@ import (
 type runFlags struct {
 	client.RunQuery
 	experiment string
+	all        bool // also in deleted experiments
 }
 
 func (q *runFlags) flags(cmd *cobra.Command) {
@@ -30,19 +31,28 @@ func (q *runFlags) flags(cmd *cobra.Command) {
 
 // find finds the experiments that are looked through, and returns the names of all by their ids.
 func (q *runFlags) find(ctx context.Context, c *client.Client) (map[string]string, error) {
-	names, err := c.Experiments(ctx)
+	all, err := c.ListExperiments(ctx, client.ViewAll)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range sortedKeys(names) {
-		if q.experiment == "" || names[id] == q.experiment {
-			q.Experiments = append(q.Experiments, id)
+	names := make(map[string]string, len(all))
+	q.Experiments = []string{}
+	for _, e := range all {
+		names[e.ID] = e.Name
+		if (q.experiment == "" || e.Name == q.experiment) && (q.all || e.Stage != experimentDeleted) {
+			q.Experiments = append(q.Experiments, e.ID)
 		}
 	}
-	if len(q.Experiments) == 0 {
-		return nil, berth.Errorf(berth.NotFound, "there is no experiment %q in this workspace", q.experiment)
+	if len(q.Experiments) > 0 || q.experiment == "" {
+		return names, nil
 	}
-	return names, nil
+	for _, e := range all {
+		if e.Name == q.experiment {
+			return nil, berth.Errorf(berth.NotFound, "experiment %s was deleted; `berth runs --deleted --experiment %s` lists its runs, and `berth runs experiments restore %s` brings them back",
+				e.Name, quote(e.Name), quote(e.Name))
+		}
+	}
+	return nil, noExperiment(q.experiment, all)
 }
 
 func runsCommand(s *session) *cobra.Command {
@@ -74,7 +84,7 @@ func runsCommand(s *session) *cobra.Command {
 				return err
 			}
 			if deleted {
-				q.View = client.ViewDeleted
+				q.View, q.all = client.ViewDeleted, true
 			}
 			if q.Limit < 0 {
 				return usagef("--max-results %d: give how many runs to show, or 0 for all", q.Limit)
@@ -119,7 +129,7 @@ func runsCommand(s *session) *cobra.Command {
 	}
 	q.flags(cmd)
 	cmd.Flags().StringSliceVar(&columns, "columns", nil, "what to show, separated by commas: "+strings.Join(columnNames(plainColumns(nil)), ", ")+", metrics.KEY, params.KEY, tags.KEY")
-	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted runs instead")
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted runs instead, also those of deleted experiments")
 	cmd.Flags().IntVarP(&q.Limit, "max-results", "r", 50, "at most this many; 0 is all")
 	s.format.flags(cmd)
 	cmd.AddCommand(

@@ -1,6 +1,12 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth/client"
+)
 
 func restoreRunsCommand(s *session) *cobra.Command {
 	return &cobra.Command{
@@ -17,11 +23,18 @@ func restoreRunsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			gone, err := c.ListExperiments(cmd.Context(), client.ViewDeleted)
+			if err != nil {
+				return err
+			}
 			for _, r := range runs {
 				if err := c.RestoreRun(cmd.Context(), r.Info.ID); err != nil {
 					return err
 				}
 				s.say("run %s restored", r.Info.ID)
+				if i := slices.IndexFunc(gone, func(e client.Experiment) bool { return e.ID == r.Info.Experiment }); i >= 0 {
+					s.hint("no list has it while its experiment is deleted: `berth runs experiments restore %s`", quote(gone[i].Name))
+				}
 			}
 			return nil
 		},
