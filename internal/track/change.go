@@ -95,6 +95,12 @@ func (c *change) save(e entity) error {
 		*d = *old
 	}
 	d.Own, d.Hash, d.Parent = body, hash, parent
+	if m, ok := e.(mortal); ok {
+		d.Status = ""
+		if m.isDeleted() {
+			d.Status = deleted // by which it is found when it is due
+		}
+	}
 	if old == nil {
 		err = c.tx.Insert(d)
 	} else {

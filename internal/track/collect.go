@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/blob"
-	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -83,43 +81,126 @@ func (s *Service) collect(ctx context.Context, ws Workspace, before time.Time) (
 	return w.collect(ctx, before)
 }
 
-// hasDue says whether a workspace that is not open has a run or model that was deleted before a
-// time.
+// hasDue says whether a workspace that is not open has an experiment, run or model that was deleted
+// before a time. Only the documents of what is deleted are read.
 func (s *Service) hasDue(ctx context.Context, ws Workspace, before time.Time) (bool, error) {
-	due, err := hasDue[run](ctx, s.DB, ws.Key, kindRuns, before)
-	if due || err != nil {
-		return due, err
+	if err := s.markDeleted(ctx, ws); err != nil {
+		return false, err
 	}
-	due, err = hasDue[experiment](ctx, s.DB, ws.Key, kindExperiments, before) // its runs are due with it
-	if due || err != nil {
-		return due, err
-	}
-	return hasDue[loggedModel](ctx, s.DB, ws.Key, kindLogged, before)
-}
-
-func hasDue[T any, P interface {
-	*T
-	entity
-	due(before time.Time) bool
-}](ctx context.Context, db *store.DB, workspace, kind string, before time.Time) (due bool, err error) {
-	for after, more := int64(0), true; more && !due; { // a transaction for each page: others write
-		err := db.View(ctx, func(tx *store.Tx) error {
-			docs, err := tx.List(store.Query{Workspace: workspace, Kind: kind, Asc: true, After: after})
-			more = len(docs) == 1000
-			for _, d := range docs {
-				e, err := decode[T, P](d)
-				if err != nil {
-					return err
+	for _, kind := range mortals { // runs are due with their experiment
+		for after, more := int64(0), true; more; { // a transaction for each page: others write
+			due := false
+			err := s.DB.View(ctx, func(tx *store.Tx) error {
+				docs, err := tx.List(store.Query{Workspace: ws.Key, Kind: kind.kind, Status: []string{deleted}, Asc: true, After: after})
+				more = len(docs) == 1000
+				for _, d := range docs {
+					e, err := kind.decode(d)
+					if err != nil {
+						return err
+					}
+					due, after = due || e.due(before), d.ID
 				}
-				due, after = due || e.due(before), d.ID
+				return err
+			})
+			if due || err != nil {
+				return due, err
 			}
-			return err
-		})
-		if err != nil {
-			return false, err
 		}
 	}
-	return due, nil
+	return false, nil
+}
+
+// A mortal is what can be deleted, and is removed later.
+type mortal interface {
+	entity
+	isDeleted() bool
+	due(before time.Time) bool
+}
+
+var mortals = []struct {
+	kind   string
+	decode func(*store.Doc) (mortal, error)
+}{
+	{kindExperiments, func(d *store.Doc) (mortal, error) { return decode[experiment](d) }},
+	{kindRuns, func(d *store.Doc) (mortal, error) { return decode[run](d) }},
+	{kindLogged, func(d *store.Doc) (mortal, error) { return decode[loggedModel](d) }},
+}
+
+func (r *run) isDeleted() bool         { return r.Stage == deleted }
+func (m *loggedModel) isDeleted() bool { return m.Deleted }
+func (e *experiment) isDeleted() bool  { return e.Stage == deleted }
+
+// markDeleted gives the documents of deleted things their status, once in a workspace: servers
+// before 2026-11 wrote none. It can go when all workspaces are marked.
+func (s *Service) markDeleted(ctx context.Context, ws Workspace) error {
+	w := &workspace{Workspace: ws, s: s}
+	marked := false
+	err := s.DB.View(ctx, func(tx *store.Tx) error {
+		n, err := find[counters](&change{w: w, tx: tx}, kindCounters, "counters", "")
+		marked = n != nil && n.Marked
+		return err
+	})
+	if marked || err != nil {
+		return err
+	}
+	for _, kind := range mortals {
+		for after, more := int64(0), true; more; {
+			var lacking []string
+			err := s.DB.View(ctx, func(tx *store.Tx) error {
+				docs, err := tx.List(store.Query{Workspace: ws.Key, Kind: kind.kind, Asc: true, After: after})
+				more, lacking = len(docs) == 1000, nil
+				for _, d := range docs {
+					e, err := kind.decode(d)
+					if err != nil {
+						return err
+					}
+					if after = d.ID; e.isDeleted() && d.Status != deleted {
+						lacking = append(lacking, d.Name)
+					}
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			for page := range slices.Chunk(lacking, collectPage) {
+				if err := s.DB.Update(ctx, func(tx *store.Tx) error { return markPage(tx, ws.Key, kind.kind, page) }); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return s.DB.Update(ctx, func(tx *store.Tx) error {
+		c := &change{w: w, tx: tx}
+		n, err := find[counters](c, kindCounters, "counters", "")
+		if err != nil {
+			return err
+		}
+		if n == nil {
+			n = &counters{}
+		}
+		n.Marked = true
+		return c.save(n)
+	})
+}
+
+// markPage gives documents the status of deleted ones. One that was restored meanwhile keeps it
+// until it is written again: it says where to look.
+func markPage(tx *store.Tx, workspace, kind string, names []string) error {
+	for _, name := range names {
+		d, err := tx.Get(workspace, kind, name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			continue
+		}
+		if err == nil {
+			d.Status = deleted
+			err = tx.Save(d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // due says whether a run was deleted before a time.
@@ -161,143 +242,6 @@ func (w *workspace) due(before time.Time) (runs, models []string) {
 		}
 	})
 	return runs, models
-}
-
-// errDrop says that points of others were being written each time that some were to be removed.
-var errDrop = berth.Errorf(berth.Unavailable, "the points of deleted runs were not removed because others were being written; try again")
-
-// remove permanently removes runs and models that were deleted before a time, and returns which:
-// all whose files could be removed, or none with errDrop.
-func (w *workspace) remove(ctx context.Context, runs, models []string, before time.Time, tries int) ([]string, error) {
-	runs, err := w.emptied(ctx, runs, func(id string) (bool, error) { return w.emptyRun(ctx, id, before) })
-	if err != nil {
-		return nil, err
-	}
-	models, err = w.emptied(ctx, models, func(id string) (bool, error) { return w.emptyLogged(ctx, id, before) })
-	if err != nil || len(runs)+len(models) == 0 {
-		return nil, err
-	}
-	for n := 1; ; n++ {
-		done, err := w.points.Drop(slices.Concat(runs, models))
-		if err != nil {
-			return nil, err
-		}
-		if done {
-			break
-		}
-		if n == tries {
-			return nil, errDrop
-		}
-		select {
-		case <-time.After(dropPause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	n, err := removeAll[run](ctx, w, kindRuns, runs)
-	if err != nil {
-		return runs[:n], err
-	}
-	more, err := removeAll[loggedModel](ctx, w, kindLogged, models)
-	return slices.Concat(runs, models[:more]), err
-}
-
-// emptied is those whose files could be removed.
-func (w *workspace) emptied(ctx context.Context, ids []string, empty func(id string) (leaves bool, err error)) (out []string, err error) {
-	for _, id := range ids {
-		leaves, err := empty(id)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			w.s.Log.Error("deleted run or model not removed", "id", id, "err", err)
-		} else if leaves {
-			out = append(out, id)
-		}
-	}
-	return out, nil
-}
-
-// removeAll removes the documents of runs or models, and returns how many.
-func removeAll[T any, P interface {
-	*T
-	entity
-}](ctx context.Context, w *workspace, kind string, ids []string) (int, error) {
-	for i, id := range ids {
-		err := w.update(ctx, func(x *change) error {
-			e, err := find[T, P](x, kind, id, "")
-			if err != nil || e == nil {
-				return err
-			}
-			return x.remove(e)
-		})
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(ids), nil
-}
-
-// emptyRun removes the files of a deleted run, unless it is a job's that is still there, or a
-// registered version has files of it.
-func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (bool, error) {
-	leaves := false
-	folder := locate.ArtifactPath(id)
-	err := w.update(ctx, func(x *change) error {
-		r, err := find[run](x, kindRuns, id, "")
-		if err == nil && r != nil {
-			var e *experiment
-			if e, err = x.findExperiment(r.Experiment); err == nil {
-				r.follow(e)
-			}
-		}
-		leaves = err == nil && r != nil && r.Stage == deleted && r.Deleted < before.UnixMilli() && !w.registers(r.URI, runsScheme+r.ID)
-		if !leaves {
-			return err
-		}
-		if _, err := x.tx.Get(w.Key, kindJobs, id, ""); err == nil {
-			leaves = false // the job is the run
-			return nil
-		} else if berth.CodeOf(err) != berth.NotFound {
-			return err
-		}
-		version, err := blob.VersionBelow(x.tx, w.Artifacts, folder)
-		if err != nil || version != "" {
-			leaves = false
-			return err
-		}
-		x.state, r.Leaving = true, true
-		return x.save(r)
-	})
-	if err != nil || !leaves {
-		return false, err
-	}
-	return true, w.s.DB.Update(ctx, func(tx *store.Tx) error { return blob.Erase(tx, w.Artifacts, folder) })
-}
-
-// emptyLogged removes the files of a deleted logged model, unless a registered version has files of
-// it.
-func (w *workspace) emptyLogged(ctx context.Context, id string, before time.Time) (bool, error) {
-	leaves := false
-	err := w.update(ctx, func(x *change) error {
-		m, err := find[loggedModel](x, kindLogged, id, "")
-		leaves = err == nil && m != nil && m.due(before) && !w.registers(m.URI)
-		if !leaves {
-			return err
-		}
-		root, ours := proxied(m.URI)
-		if !ours {
-			return nil // the files are elsewhere, where this server does not go
-		}
-		folder := otherArtifacts + root
-		version, err := blob.VersionBelow(x.tx, w.Artifacts, folder)
-		if err != nil || version != "" {
-			leaves = false
-			return err
-		}
-		return blob.Erase(x.tx, w.Artifacts, folder)
-	})
-	return leaves, err
 }
 
 // registers says whether a version of a registered model has its files at an artifact URI, or below

@@ -165,6 +165,8 @@ func (v *version) place() (kind, name, number, hash, parent string) {
 type counters struct {
 	stored
 	Experiment int64
+	// Marked says that all deleted things have the status, see markDeleted.
+	Marked bool `json:",omitempty"`
 }
 
 func (c *counters) place() (kind, name, version, hash, parent string) {
