@@ -56,7 +56,8 @@ func TestDeletedWhileNobodyLooked(t *testing.T) {
 	}
 }
 
-// TestJobListedWithNameOfARemovedRun: a job is listed that has the name of one whose run was removed.
+// TestJobListedWithNameOfARemovedRun: a job is listed that has the name of one whose run was
+// removed.
 func TestJobListedWithNameOfARemovedRun(t *testing.T) {
 	s := start(t, t.TempDir()).as(track.Caller{User: "ann", Write: true})
 	log := obj{"run_id": "train", "key": "m", "value": 1, "timestamp": 1}
