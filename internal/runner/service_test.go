@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -88,8 +89,14 @@ func TestServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := os.ReadFile(filepath.Join("/proc", string(pid), "cmdline")); err == nil && len(state) > 0 {
-		t.Errorf("the service outlives the command: %s", state)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // it is killed, and dies when it gets a CPU
+		state, err := os.ReadFile(filepath.Join("/proc", string(pid), "cmdline"))
+		if err != nil || len(state) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the service outlives the command: %s", state)
+		}
 	}
 	if strings.TrimSpace(b.log()) != "done" {
 		t.Errorf("the log of the command has %q", b.log())

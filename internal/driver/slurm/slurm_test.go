@@ -343,10 +343,11 @@ func TestControllerAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	f := open(t)
-	l := f.launch(1, "sleep 2; exit 3")
+	l := f.launch(1, "sleep 4; exit 3")
 	if _, err := f.d.Start(ctx, l); err != nil {
 		t.Fatal(err)
 	}
+	f.Saved(t, "berth task job-1.1") // a controller that is killed before forgets its newest jobs
 	f.Kill("slurmctld")
 	short, end := context.WithTimeout(ctx, 3*time.Second)
 	defer end()
