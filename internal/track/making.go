@@ -116,7 +116,7 @@ func (w *workspace) prepare(ctx context.Context, experiments []string, fields []
 }
 
 // makeWhere makes a column where it is lacking. One is made at a time, because each takes memory.
-func (w *workspace) makeWhere(ctx context.Context, lacking func(*index) bool, make func()) {
+func (w *workspace) makeWhere(ctx context.Context, lacking func(*index) bool, do func()) {
 	is := func() (is bool) {
 		w.view(func(x *index) { is = lacking(x) })
 		return is
@@ -127,7 +127,7 @@ func (w *workspace) makeWhere(ctx context.Context, lacking func(*index) bool, ma
 	w.making.Lock()
 	defer w.making.Unlock()
 	if is() && ctx.Err() == nil { // nobody has made it meanwhile
-		make()
+		do()
 	}
 }
 
