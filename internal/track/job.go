@@ -330,16 +330,18 @@ func (w *workspace) showJobs(ctx context.Context, docs []*store.Doc, gone []stri
 	}
 	var list []shown
 	var lacking []string
+	for _, d := range docs { // there may be many, and to read them takes longer than the rest
+		r, j, name, err := runOfJob(d)
+		if err != nil {
+			w.s.Log.Error("job not shown as a run", "err", err)
+			continue
+		}
+		list = append(list, shown{r, j, name})
+	}
 	w.view(func(x *index) {
-		for _, d := range docs {
-			r, j, name, err := runOfJob(d)
-			if err != nil {
-				w.s.Log.Error("job not shown as a run", "err", err)
-				continue
-			}
-			list = append(list, shown{r, j, name})
-			if x.named[name] == nil {
-				lacking = append(lacking, name)
+		for _, s := range list {
+			if x.named[s.name] == nil {
+				lacking = append(lacking, s.name)
 			}
 		}
 	})
