@@ -1,8 +1,10 @@
 package track_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth/internal/store"
@@ -21,6 +23,22 @@ func (s *server) addJob(name, user, experiment string) track.Caller {
 		s.t.Fatal(err)
 	}
 	return track.Caller{User: user, Write: true, Job: name, JobID: d.ID}
+}
+
+// endJob gives a job its last status.
+func (s *server) endJob(name, status string) {
+	s.t.Helper()
+	err := s.db.Update(s.t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(s.ws.Key, "jobs", name, "")
+		if err != nil {
+			return err
+		}
+		d.Status = status
+		return tx.Save(d)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // as is the same server asked by somebody else.
@@ -274,5 +292,68 @@ func TestRunsOfAJob(t *testing.T) {
 	found := ann.must("POST", "runs/search", obj{"experiment_ids": []string{exp}, "filter": "tags.berth.job = 'train'"})
 	if at(found, "runs", 0, "info", "run_id") != second || at(found, "runs", 1) != nil {
 		t.Errorf("got %v, want %v", found, second)
+	}
+}
+
+// TestFilesOfOthersStay: what somebody registers of another one's job, run or logged model that is
+// over stays as it is, also for its maker; a run goes on while it is under way.
+func TestFilesOfOthersStay(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	job := s.as(s.addJob("train", "ann", "mine"))
+	exp := at(job.must("GET", "experiments/get-by-name?experiment_name=mine", nil), "experiment", "experiment_id").(string)
+	over := at(ann.must("POST", "runs/create", obj{"experiment_id": exp}), "run", "info", "run_id").(string)
+	goes := at(ann.must("POST", "runs/create", obj{"experiment_id": exp}), "run", "info", "run_id").(string)
+	model := at(ann.must("POST", "logged-models", obj{"experiment_id": exp, "name": "m", "source_run_id": over}), "model", "info", "model_id").(string)
+	put := func(who *server, path, text string) int {
+		t.Helper()
+		code, _, _ := who.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/"+path, "", text)
+		return code
+	}
+	places := map[string]string{
+		"job": exp + "/train/artifacts/model", "over": exp + "/" + over + "/artifacts/model", "goes": exp + "/" + goes + "/artifacts/model",
+		"logged": exp + "/models/" + model + "/artifacts",
+	}
+	sources := map[string]string{"logged": "models:/" + model}
+	for name, path := range places {
+		if code := put(ann, path+"/MLmodel", "one"); code != http.StatusOK {
+			t.Fatalf("%s: %d", name, code)
+		}
+	}
+	ann.must("POST", "runs/update", obj{"run_id": over, "status": "FINISHED"})
+	ann.must("PATCH", "logged-models/"+model, obj{"model_id": model, "status": "LOGGED_MODEL_READY"})
+	s.endJob("train", "Completed")
+	for name, path := range places {
+		bob.must("POST", "registered-models/create", obj{"name": name})
+		bob.must("POST", "model-versions/create", obj{"name": name, "source": cmp.Or(sources[name], "mlflow-artifacts:/"+path)})
+		want := http.StatusBadRequest
+		if name == "goes" {
+			want = http.StatusOK
+		}
+		if code := put(ann, path+"/MLmodel", "two"); code != want {
+			t.Errorf("%s: its file is replaced with status %d, want %d", name, code, want)
+		}
+		if code := put(ann, path+"/more", "new"); code != http.StatusOK {
+			t.Errorf("%s: another file: %d", name, code)
+		}
+	}
+}
+
+// TestSchemesInUpperCase: a source is judged by its scheme in whatever case it is written.
+func TestSchemesInUpperCase(t *testing.T) {
+	s := start(t, t.TempDir())
+	bob, job := s.as(track.Caller{User: "bob", Write: true}), s.as(s.addJob("train", "ann", "mine"))
+	run := at(bob.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	model := at(bob.must("POST", "logged-models", obj{"experiment_id": "0", "name": "m"}), "model", "info", "model_id").(string)
+	job.must("POST", "registered-models/create", obj{"name": "own"})
+	for _, source := range []string{"runs:/" + run + "/model", "runs:/" + strings.Repeat("e", 32) + "/model", "models:/" + model} {
+		scheme, rest, _ := strings.Cut(source, ":")
+		for _, source := range []string{source, strings.ToUpper(scheme) + ":" + rest} {
+			job.want(http.StatusForbidden, "POST", "model-versions/create", obj{"name": "own", "source": source})
+		}
+	}
+	v := at(bob.must("POST", "model-versions/create", obj{"name": "own", "source": "Runs:/" + run + "/model"}), "model_version", "source")
+	if v != "runs:/"+run+"/model" {
+		t.Errorf("it is kept as %v", v)
 	}
 }

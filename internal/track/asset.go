@@ -129,7 +129,28 @@ func (c *change) hold(m *registered, v *version) error {
 	if !ok {
 		return nil
 	}
-	return blob.Hold(c.tx, at.container, at.name, asset.Title("model", m.Name, itoa(v.Number)), v.User)
+	title := asset.Title("model", m.Name, itoa(v.Number))
+	if over, err := c.isOver(at); err != nil {
+		return err
+	} else if over {
+		return blob.HoldAll(c.tx, at.container, at.name, title)
+	}
+	return blob.Hold(c.tx, at.container, at.name, title, v.User)
+}
+
+// isOver says whether what a file is of has come to its end, so that nobody has a reason to write
+// to it.
+func (c *change) isOver(f file) (bool, error) {
+	if ended, err := locate.OfEndedJob(c.tx, c.w.Key, f.name); ended || err != nil {
+		return ended, err
+	}
+	switch {
+	case f.model != nil:
+		return f.model.Status != loggedPending, nil
+	case f.run != nil && !f.run.isJob():
+		return f.run.Status != running && f.run.Status != "SCHEDULED", nil
+	}
+	return false, nil
 }
 
 // reshare brings the description and the tags of a version of a model up to date.

@@ -76,6 +76,7 @@ func after(uri, p string) (rest string, ok bool) {
 
 // given is the address of an artifact as this server knows it, of what the plugin sends.
 func (c *call) given(uri string) (string, error) {
+	uri = plainScheme(uri)
 	rest, ok := strings.CutPrefix(uri, c.azureExperiments())
 	if !ok {
 		return uri, nil

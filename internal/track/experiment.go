@@ -105,6 +105,7 @@ func (c *call) checkLocation(location string) (string, error) {
 	if location == "" {
 		return "", nil
 	}
+	location = plainScheme(location)
 	base, query, _ := strings.Cut(location, "?")
 	if strings.Contains(location, "#") || strings.Contains(path.Base(base), ";") {
 		return "", invalid("'artifact_location' URL can't include fragments or params.")

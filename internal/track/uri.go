@@ -51,6 +51,15 @@ func schemeOf(uri string) string {
 	return strings.ToLower(scheme)
 }
 
+// plainScheme is a URI with its scheme in lower case, in which alone it is compared.
+func plainScheme(uri string) string {
+	scheme := schemeOf(uri)
+	if n := len(scheme); n <= len(uri) && strings.EqualFold(uri[:n], scheme) {
+		return scheme + uri[n:]
+	}
+	return uri
+}
+
 // hostOf is the host that a URI names after //, "" where there is none.
 func hostOf(uri string) string {
 	_, rest, _ := strings.Cut(uri, ":")
@@ -95,14 +104,18 @@ func fit(uri, zone string) bool {
 	if strings.ContainsFunc(uri, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.TrimLeft(uri, " ") != uri {
 		return false
 	}
-	switch scheme := schemeOf(uri); scheme {
+	scheme := schemeOf(uri)
+	if !strings.HasPrefix(uri, scheme) {
+		return false
+	}
+	switch scheme {
 	case "", "file":
 		return isLocal(uri)
 	case "runs", "models":
 		host := hostOf(uri) // of another server: PROFILE@databricks
 		return !strings.Contains(host, "@") && !strings.HasPrefix(host, "databricks")
 	case artifactScheme:
-		return strings.HasPrefix(uri, artifactScheme) && hostOf(uri) == ""
+		return hostOf(uri) == ""
 	case "azureml":
 		return slices.Contains(azureKinds, hostOf(uri))
 	default:
