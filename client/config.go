@@ -243,26 +243,54 @@ func openRemote(ctx context.Context, cfg Config) (*Client, error) {
 // roots are the authorities a remote server's certificate may come from; nil means the system's.
 func (c Config) roots() (*x509.CertPool, error) {
 	if c.CA != "" {
-		b, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, berth.Errorf(berth.Invalid, "BERTH_CA: %w", err)
-		}
 		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(b) {
-			return nil, berth.Errorf(berth.Invalid, "BERTH_CA: %s holds no certificate in PEM form", c.CA)
-		}
-		return pool, nil
+		return pool, addCA(pool, c.CA)
 	}
 	b, err := os.ReadFile(filepath.Join(c.Home, "tls", "ca.pem"))
 	if err != nil {
 		return nil, nil //nolint:nilerr // no home of our own: the system's roots
 	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
+	pool := systemRoots()
 	pool.AppendCertsFromPEM(b)
 	return pool, nil
+}
+
+// RootsOfOthers are the authorities that the certificate of a server other than URL may come from:
+// the system's, that of Home, and those of files as BERTH_CA names them; empty names are left out.
+func (c Config) RootsOfOthers(files ...string) (*x509.CertPool, error) {
+	pool := systemRoots()
+	if b, err := os.ReadFile(filepath.Join(c.Home, "tls", "ca.pem")); err == nil {
+		pool.AppendCertsFromPEM(b)
+	}
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		if err := addCA(pool, file); err != nil {
+			return nil, err
+		}
+	}
+	return pool, nil
+}
+
+func systemRoots() *x509.CertPool {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return x509.NewCertPool()
+	}
+	return pool
+}
+
+// addCA adds the authorities in a file that BERTH_CA names.
+func addCA(pool *x509.CertPool, file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "BERTH_CA: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(b) {
+		return berth.Errorf(berth.Invalid, "BERTH_CA: %s holds no certificate in PEM form", file)
+	}
+	return nil
 }
 
 func override(w, by berth.Workspace) berth.Workspace {

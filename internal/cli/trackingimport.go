@@ -35,7 +35,8 @@ func trackingImportCommand(s *session) *cobra.Command {
 			"workspace. Runs keep their ids and model versions their numbers. Deleted runs and experiments are not imported. The import can be\n" +
 			"stopped and run again: nothing is duplicated, and what has not changed is not read again. What cannot be imported is named, left\n" +
 			"behind, and tried again by the next import; the exit code is 1 then.\n\n" +
-			"If the server requires a token, set it in " + importTokenVar + ".\n\n" +
+			"If the server requires a token, set it in " + importTokenVar + ". If it is another Berth server, with a certificate of its own,\n" +
+			"set BERTH_CA to a copy of the file tls/ca.pem of its home; BERTH_CA may have several certificates.\n\n" +
 			"  berth tracking import --from http://mlflow:5000\n" +
 			"  berth tracking import --from ./mlruns",
 		Args: noArgs,
@@ -46,7 +47,7 @@ func trackingImportCommand(s *session) *cobra.Command {
 			if from == "" {
 				return usagef("say where from: --from ADDRESS or --from FOLDER")
 			}
-			source, err := importSource(from)
+			source, err := s.importSource(from)
 			if err != nil {
 				return err
 			}
@@ -102,9 +103,18 @@ func leftBehind(n migrate.Counts) error {
 	return nil
 }
 
-func importSource(from string) (migrate.Source, error) {
+func (s *session) importSource(from string) (migrate.Source, error) {
 	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
-		return migrate.Server(from, os.Getenv(importTokenVar), migrate.Patience)
+		cfg, err := s.config()
+		if err != nil {
+			return nil, err
+		}
+		// After `berth login`, cfg.CA is that server's, and BERTH_CA may be the source's.
+		roots, err := cfg.RootsOfOthers(cfg.CA, os.Getenv("BERTH_CA"))
+		if err != nil {
+			return nil, err
+		}
+		return migrate.Server(from, os.Getenv(importTokenVar), roots, migrate.Patience)
 	}
 	dir := strings.TrimPrefix(from, "file://")
 	if scheme, rest, ok := strings.Cut(dir, "://"); ok && scheme != "" && !strings.HasPrefix(dir, "sqlite:///") {

@@ -29,7 +29,7 @@ func listing(t *testing.T, name, each string, n int) *server {
 		io.WriteString(w, `]}`)
 	}))
 	t.Cleanup(at.Close)
-	s, err := Server(at.URL, "", Patience)
+	s, err := Server(at.URL, "", nil, Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func fake(t *testing.T, answers map[string]http.HandlerFunc) string {
 
 func hostile(t *testing.T, patience time.Duration, answers map[string]http.HandlerFunc) (migrate.Counts, error) {
 	t.Helper()
-	from, err := migrate.Server(fake(t, answers), "", patience)
+	from, err := migrate.Server(fake(t, answers), "", nil, patience)
 	if err != nil {
 		t.Fatal(err)
 	}

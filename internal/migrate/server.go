@@ -3,6 +3,8 @@ package migrate
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -27,14 +29,16 @@ type server struct {
 }
 
 // Server is the MLflow server at an address, which may have a user and a password in it. token is a
-// bearer token, or empty. An answer has to come within patience; for files see progress.
-func Server(address, token string, patience time.Duration) (Source, error) {
+// bearer token, or empty. roots are the authorities its certificate may come from; nil means the
+// system's. An answer has to come within patience; for files see progress.
+func Server(address, token string, roots *x509.CertPool, patience time.Duration) (Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server; use one like http://mlflow:5000", address)
 	}
 	through := http.DefaultTransport.(*http.Transport).Clone()
 	through.MaxResponseHeaderBytes = 64 << 10
+	through.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	s := &server{token: token, user: u.User, http: &http.Client{CheckRedirect: sameHost, Transport: through}, patience: patience}
 	u.User = nil
 	s.base = strings.TrimSuffix(u.String(), "/")

@@ -24,7 +24,7 @@ func TestNoOtherHost(t *testing.T) {
 		}
 	}))
 	defer at.Close()
-	s, err := Server(at.URL, "", Patience)
+	s, err := Server(at.URL, "", nil, Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

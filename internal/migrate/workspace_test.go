@@ -132,7 +132,7 @@ func (s *space) mustBring(from migrate.Source) migrate.Counts {
 // source is the workspace as something to import from.
 func (s *space) source() migrate.Source {
 	s.t.Helper()
-	from, err := migrate.Server(s.url, "", migrate.Patience)
+	from, err := migrate.Server(s.url, "", nil, migrate.Patience)
 	if err != nil {
 		s.t.Fatal(err)
 	}
