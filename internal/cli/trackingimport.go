@@ -34,7 +34,7 @@ func trackingImportCommand(s *session) *cobra.Command {
 		Long: "Imports the experiments, runs, metrics, models and files of an MLflow server, or of the folder mlruns that MLflow writes without one, into the\n" +
 			"workspace. Runs keep their ids and model versions their numbers. Deleted runs and experiments are not imported. The import can be\n" +
 			"stopped and run again: nothing is duplicated, and what has not changed is not read again. What cannot be imported is named, left\n" +
-			"behind, and tried again by the next import; the exit code is 1 then.\n\n" +
+			"behind, and tried again by the next import; the exit code is 1 then. After Ctrl-C it is 130.\n\n" +
 			"If the server requires a token, set it in " + importTokenVar + ". If it is another Berth server, with a certificate of its own,\n" +
 			"set BERTH_CA to a copy of the file tls/ca.pem of its home; BERTH_CA may have several certificates.\n\n" +
 			"  berth tracking import --from http://mlflow:5000\n" +
@@ -60,22 +60,22 @@ func trackingImportCommand(s *session) *cobra.Command {
 			n, err := migrate.Copy(ctx, source, c, migrate.Options{Full: full, Say: func(format string, args ...any) {
 				s.say("%s", spec.Printable(fmt.Sprintf(format, args...))) // the source chose the names
 			}})
-			if err != nil {
+			stopped := interrupted(ctx, err)
+			if err != nil && !stopped {
 				return err
 			}
 			if s.format.chosen() {
 				if err := s.print(n); err != nil {
 					return err
 				}
-				return leftBehind(n)
 			}
-			said := ""
-			if n.LeftBehind > 0 {
-				said = " and named above"
+			switch {
+			case stopped:
+				s.say("interrupted; imported so far: %s\nrun the same command again to go on", summary(n))
+				return exitError(exitInterrupted)
+			case !s.format.chosen():
+				s.say("imported %s", summary(n))
 			}
-			s.say("imported %s, %s (%d unchanged), %s, %s (%s), %s, %s with %s; %s left behind%s",
-				count(n.Experiments, "experiment"), count(n.Runs, "run"), n.Unchanged, count(n.Points, "point"), count(n.Files, "file"), count(n.Bytes, "byte"),
-				count(n.Logged, "logged model"), count(n.Models, "registered model"), count(n.Versions, "new version"), wereLeft(n.LeftBehind), said)
 			return leftBehind(n)
 		},
 	}
@@ -83,6 +83,17 @@ func trackingImportCommand(s *session) *cobra.Command {
 	cmd.Flags().BoolVar(&full, "full", false, "read runs again even if they have not changed since they were imported")
 	s.format.flags(cmd)
 	return cmd
+}
+
+// summary is what an import brought.
+func summary(n migrate.Counts) string {
+	said := ""
+	if n.LeftBehind > 0 {
+		said = " and named above"
+	}
+	return fmt.Sprintf("%s, %s (%d unchanged), %s, %s (%s), %s, %s with %s; %s left behind%s",
+		count(n.Experiments, "experiment"), count(n.Runs, "run"), n.Unchanged, count(n.Points, "point"), count(n.Files, "file"), count(n.Bytes, "byte"),
+		count(n.Logged, "logged model"), count(n.Models, "registered model"), count(n.Versions, "new version"), wereLeft(n.LeftBehind), said)
 }
 
 // count is a number with what it counts.
