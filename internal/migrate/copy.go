@@ -23,7 +23,7 @@ type Options struct {
 	Say func(format string, args ...any)
 }
 
-// Counts is what was brought over.
+// Counts is what is there after an import: what was refused is in LeftBehind alone.
 type Counts struct {
 	Experiments int   `json:"experiments"`
 	Runs        int   `json:"runs"`

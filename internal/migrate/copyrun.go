@@ -16,7 +16,6 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	if err := cmp.Or(r.Err, checkName(r.Info.ID)); err != nil {
 		return c.attempt(err, "run %s", r.Info.ID)
 	}
-	c.count.Runs++
 	left := c.count.LeftBehind
 	mark, err := markOf(r)
 	if err != nil {
@@ -33,6 +32,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 		return nil
 	case err == nil && isDone(got.Run.Data.Tags, mark) && len(r.Left) == 0 && !c.Full:
 		c.uris[r.Info.ID] = got.Run.Info.URI
+		c.count.Runs++
 		c.count.Unchanged++
 		return nil
 	case err != nil && berth.CodeOf(err) != berth.NotFound:
@@ -48,6 +48,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	if err := c.post(ctx, "berth/import/run", in, &got); err != nil {
 		return c.attempt(err, "run %s", r.Info.ID)
 	}
+	c.count.Runs++
 	c.leaveParts(r.Left, "run %s", r.Info.ID)
 	c.uris[r.Info.ID] = got.Run.Info.URI
 	if err := c.points(ctx, r); err != nil {
@@ -139,7 +140,6 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if err != nil {
 		return err
 	}
-	c.count.Logged++
 	left := c.count.LeftBehind
 	var got struct {
 		Model destination `json:"model"`
@@ -147,6 +147,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	path := "mlflow/logged-models/" + url.PathEscape(m.Info.ID)
 	err = c.to.Track(ctx, http.MethodGet, path, nil, &got)
 	if err == nil && isDone(got.Model.Info.Tags, mark) && len(m.Left) == 0 && !c.Full {
+		c.count.Logged++
 		return nil
 	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return c.attempt(err, "logged model %s", m.Info.ID)
@@ -159,6 +160,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if err := c.post(ctx, "berth/import/logged-model", in, &got); err != nil {
 		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
+	c.count.Logged++
 	c.leaveParts(m.Left, "logged model %s", m.Info.ID)
 	// Not with the runs that measured them: these may be deleted, elsewhere or left behind.
 	err = c.log(ctx, "berth/import/logged-model-metrics", map[string]any{"model_id": m.Info.ID}, m.Data.Metrics)

@@ -24,7 +24,7 @@ func TestDeletedHere(t *testing.T) {
 	}
 	for range 2 {
 		n, _, err := here.bring(there.source())
-		if err != nil || !slices.Equal(n.NotImported, want) || n.Runs != 2 || n.Unchanged != 1 || n.Points != 0 {
+		if err != nil || !slices.Equal(n.NotImported, want) || n.Runs != 1 || n.Logged != 0 || n.Unchanged != 1 || n.Points != 0 {
 			t.Errorf("%v, %+v", err, n)
 		}
 		if got := here.must("GET", "runs/get?run_id="+run, nil); at(got, "run", "info", "lifecycle_stage") != "deleted" {

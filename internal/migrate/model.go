@@ -18,10 +18,6 @@ func (c *copier) registered(ctx context.Context, m *Model) error {
 	if err := cmp.Or(m.Err, checkName(m.Name)); err != nil {
 		return c.attempt(err, "model %s", m.Name)
 	}
-	if len(m.Versions) == 0 {
-		c.leave("model %s: it has no versions", m.Name)
-		return nil
-	}
 	var have struct {
 		Model struct {
 			Tags []Pair `json:"tags"`
