@@ -48,12 +48,14 @@ type copier struct {
 	from  Source
 	to    *client.Client
 	count Counts
-	uris  map[string]string // where the files of runs are, by id
+	// uris is where the files of runs and logged models are, by id; logged says which are models.
+	uris   map[string]string
+	logged map[string]bool
 }
 
 // Copy brings everything of a source that was not deleted into the workspace of a client.
 func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Counts, error) {
-	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}, count: Counts{NotImported: []string{}}}
+	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}, logged: map[string]bool{}, count: Counts{NotImported: []string{}}}
 	err := c.all(ctx)
 	if client.IsFull(err) {
 		err = &full{err}

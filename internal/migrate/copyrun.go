@@ -148,6 +148,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	err = c.to.Track(ctx, http.MethodGet, path, nil, &got)
 	if err == nil && isDone(got.Model.Info.Tags, mark) && len(m.Left) == 0 && !c.Full {
 		c.count.Logged++
+		c.uris[m.Info.ID], c.logged[m.Info.ID] = got.Model.Info.URI, true
 		return nil
 	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return c.attempt(err, "logged model %s", m.Info.ID)
@@ -161,6 +162,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
 	c.count.Logged++
+	c.uris[m.Info.ID], c.logged[m.Info.ID] = got.Model.Info.URI, true
 	c.leaveParts(m.Left, "logged model %s", m.Info.ID)
 	// Not with the runs that measured them: these may be deleted, elsewhere or left behind.
 	err = c.log(ctx, "berth/import/logged-model-metrics", map[string]any{"model_id": m.Info.ID}, m.Data.Metrics)

@@ -181,8 +181,8 @@ func (f *folder) version(dir string) (*Version, error) {
 		return nil, err
 	}
 	v := &Version{Description: m.Description, Source: m.Source, Run: m.Run, LoggedModel: m.LoggedModel, Stage: m.Stage}
-	if strings.HasPrefix(v.Source, "models:/") && v.LoggedModel == "" && m.Storage != "" {
-		v.Source = m.Storage
+	if v.ofVersion() {
+		v.Storage = m.Storage
 	}
 	var err error
 	v.Tags, err = f.pairs(path.Join(dir, "tags"), &v.Left)

@@ -25,10 +25,16 @@ func TestWalkEnds(t *testing.T) {
 
 // TestSourcesOfVersions: a version's files are in a run that was brought over, or in storage.
 func TestSourcesOfVersions(t *testing.T) {
-	c := &copier{uris: map[string]string{"r": "mlflow-artifacts:/1/r/artifacts"}}
+	c := &copier{
+		uris:   map[string]string{"r": "mlflow-artifacts:/1/r/artifacts", "m-1": "mlflow-artifacts:/1/models/m-1/artifacts"},
+		logged: map[string]bool{"m-1": true},
+	}
 	for source, want := range map[string]string{
 		"s3://b/x": "s3://b/x", "http://old/x/r/artifacts/m": "mlflow-artifacts:/1/r/artifacts/m", "http://evil/m": "", "HTTPS://evil/m": "",
 		"ftp://evil/m": "", "mlflow-artifacts://old/5/x": "", "file:///x": "",
+		"runs:/r/m": "mlflow-artifacts:/1/r/artifacts/m", "runs:/other/m": "", "runs://r/m": "",
+		"models:/m-2": "models:/m-2", "file:///5/models/m-1/artifacts": "models:/m-1", "/5/models/m-1/artifacts/x": "mlflow-artifacts:/1/models/m-1/artifacts/x",
+		"models:/ours/1": "", "models://ours/1": "", "models:/m-ours/1": "", "models:/ours@best": "",
 	} {
 		got, ok := c.source(Version{Source: source, Run: "r"})
 		if !ok {

@@ -141,6 +141,7 @@ type (
 		Left        []error `json:"-"`
 		Description string  `json:"description"`
 		Source      string  `json:"source"`
+		Storage     string  `json:"-"` // where its files are, if Source names another version
 		Run         string  `json:"run_id"`
 		LoggedModel string  `json:"model_id"`
 		Stage       string  `json:"current_stage"`

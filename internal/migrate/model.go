@@ -79,15 +79,51 @@ func (c *copier) version(ctx context.Context, m *Model, v Version) error {
 // source is where the files of a version are in the workspace.
 func (c *copier) source(v Version) (string, bool) {
 	if v.LoggedModel != "" {
-		return "models:/" + v.LoggedModel, true
+		return modelsScheme + v.LoggedModel, true
 	}
-	if strings.HasPrefix(v.Source, "models:/m-") {
-		return v.Source, true
+	at := v.Source
+	if v.ofVersion() { // a model of that name may be another here
+		at = v.Storage
 	}
-	if _, path, ok := strings.Cut(v.Source, "/"+v.Run+"/artifacts"); ok && v.Run != "" && c.uris[v.Run] != "" {
-		return c.uris[v.Run] + path, true
+	if strings.HasPrefix(at, modelsScheme) {
+		return at, !isVersion(at)
+	}
+	if rest, ok := strings.CutPrefix(at, "runs:/"); ok {
+		run, path, _ := strings.Cut(rest, "/")
+		return c.uris[run] + "/" + path, c.uris[run] != ""
+	}
+	if place, ok := c.place(at); ok {
+		return place, true
 	}
 	// The server refuses most others, and paths of the source's own server would mean ours.
-	scheme, _, ok := strings.Cut(strings.ToLower(v.Source), "://")
-	return v.Source, ok && !slices.Contains([]string{"file", "http", "https", "ftp", "sftp", "mlflow-artifacts"}, scheme)
+	scheme, _, ok := strings.Cut(strings.ToLower(at), "://")
+	return at, ok && !slices.Contains([]string{"file", "http", "https", "ftp", "sftp", "mlflow-artifacts", "runs", "models"}, scheme)
 }
+
+// place is where a file of a run or logged model that was brought over is in the workspace, by its
+// place in the source: …/ID/artifacts/PATH.
+func (c *copier) place(at string) (string, bool) {
+	parts := strings.Split(at, "/")
+	for i, part := range parts {
+		if part != "artifacts" || i == 0 || c.uris[parts[i-1]] == "" {
+			continue
+		}
+		id, path := parts[i-1], strings.Join(append([]string{""}, parts[i+1:]...), "/")
+		if c.logged[id] && path == "" {
+			return modelsScheme + id, true
+		}
+		return c.uris[id] + path, true
+	}
+	return "", false
+}
+
+const modelsScheme = "models:/"
+
+// isVersion says whether a URI of a model names a version, and not a logged model.
+func isVersion(uri string) bool {
+	rest, ok := strings.CutPrefix(uri, modelsScheme)
+	return ok && strings.ContainsAny(rest, "/@")
+}
+
+// ofVersion says whether a version was made of another one.
+func (v *Version) ofVersion() bool { return v.LoggedModel == "" && isVersion(v.Source) }

@@ -153,6 +153,18 @@ func (s *server) whole(ctx context.Context, key, method, path string, in any, ea
 	return a.n, token, s.unread(ctx, path, err)
 }
 
+// value reads an answer that is a small object.
+func (s *server) value(ctx context.Context, path string, out any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errTimeout)
+	defer cancel()
+	resp, err := s.send(ctx, http.MethodGet, api+path, nil)
+	if err != nil {
+		return s.timeoutOr(ctx, path, err)
+	}
+	defer resp.Body.Close()
+	return s.unread(ctx, path, json.NewDecoder(&answer{body: resp.Body, most: maxPoint}).Decode(out))
+}
+
 // api is where MLflow's calls are.
 const api = "/api/2.0/mlflow/"
 

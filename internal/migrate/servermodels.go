@@ -72,6 +72,11 @@ func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*
 			if v.Number, v.Err = strconv.Atoi(v.Text); v.Err != nil {
 				v.Err = berth.Errorf(berth.Invalid, "%.100q is not the number of a version; "+checkSource, v.Text)
 			}
+			if v.Err == nil && v.ofVersion() {
+				if err := s.storage(ctx, m, &v.Version); err != nil {
+					return m, err
+				}
+			}
 			m.Versions = append(m.Versions, v.Version)
 		}
 		more, err := p.more(token, len(list), size)
@@ -85,4 +90,20 @@ func (s *server) model(ctx context.Context, list *pages, raw json.RawMessage) (*
 	}
 	slices.SortFunc(m.Versions, func(a, b Version) int { return a.Number - b.Number })
 	return m, nil
+}
+
+// storage asks where the files of a version are that was made of another one. That may be deleted,
+// or be imported later.
+func (s *server) storage(ctx context.Context, m *Model, v *Version) error {
+	path := "model-versions/get-download-uri?" + url.Values{"name": {m.Name}, "version": {strconv.Itoa(v.Number)}}.Encode()
+	var out struct {
+		URI string `json:"artifact_uri"`
+	}
+	err := s.value(ctx, path, &out)
+	if err != nil && leaves(err) {
+		v.Err = err
+		return nil
+	}
+	v.Storage = out.URI
+	return err
 }
