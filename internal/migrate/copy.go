@@ -51,11 +51,15 @@ type copier struct {
 	// uris is where the files of runs and logged models are, by id; logged says which are models.
 	uris   map[string]string
 	logged map[string]bool
+	// ids are the ids here of runs that have another one in the source; experiments are those of
+	// the source, by id.
+	ids         map[string]string
+	experiments map[string]Experiment
 }
 
 // Copy brings everything of a source that was not deleted into the workspace of a client.
 func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Counts, error) {
-	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}, logged: map[string]bool{}, count: Counts{NotImported: []string{}}}
+	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}, logged: map[string]bool{}, ids: map[string]string{}, experiments: map[string]Experiment{}, count: Counts{NotImported: []string{}}}
 	err := c.all(ctx)
 	if client.IsFull(err) {
 		err = &full{err}
@@ -74,6 +78,9 @@ func (c *copier) all(ctx context.Context) error {
 	experiments, err := c.from.Experiments(ctx)
 	if err != nil {
 		return err
+	}
+	for _, e := range experiments {
+		c.experiments[e.ID] = e
 	}
 	for i, e := range experiments {
 		before := c.count
@@ -146,6 +153,9 @@ func (c *copier) experiment(ctx context.Context, e Experiment) error {
 	err = c.from.Runs(ctx, e.ID, func(r *Run) error {
 		if n++; n%100 == 0 {
 			c.Say("experiment %s: %d runs so far", clip(e.Name), n)
+		}
+		if r.Info.ID != "" && !isMLflowRun(r.Info.ID) {
+			c.ids[r.Info.ID] = newID(e, r.Info.ID)
 		}
 		return c.run(ctx, id, r)
 	})

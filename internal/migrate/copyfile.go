@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// files brings over the files of a run or model that are not there yet.
-func (c *copier) files(ctx context.Context, of Owner, uri string) error {
+// files brings over the files of a run or model that are not there yet. to is what it is in the
+// workspace.
+func (c *copier) files(ctx context.Context, of, to Owner, uri string) error {
 	all, err := c.from.Files(ctx, of)
 	if err != nil || len(all) == 0 {
 		return c.attempt(err, "files of %s", of)
@@ -26,9 +27,9 @@ func (c *copier) files(ctx context.Context, of Owner, uri string) error {
 		var out struct {
 			Files []listed `json:"files"`
 		}
-		path := "mlflow/artifacts/list?" + url.Values{"run_id": {of.Run}, "path": {folder}}.Encode()
-		if of.Model != "" {
-			path = "mlflow/logged-models/" + url.PathEscape(of.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
+		path := "mlflow/artifacts/list?" + url.Values{"run_id": {to.Run}, "path": {folder}}.Encode()
+		if to.Model != "" {
+			path = "mlflow/logged-models/" + url.PathEscape(to.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
 		}
 		err := c.to.Track(ctx, http.MethodGet, path, nil, &out)
 		return out.Files, err

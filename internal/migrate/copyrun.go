@@ -24,7 +24,8 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	var got struct {
 		Run destination `json:"run"`
 	}
-	err = c.to.Track(ctx, http.MethodGet, "mlflow/runs/get?run_id="+url.QueryEscape(r.Info.ID), nil, &got)
+	id := cmp.Or(c.ids[r.Info.ID], r.Info.ID)
+	err = c.to.Track(ctx, http.MethodGet, "mlflow/runs/get?run_id="+id, nil, &got)
 	switch {
 	case err == nil && got.Run.Info.Stage == "deleted":
 		c.uris[r.Info.ID] = got.Run.Info.URI // its files are there still
@@ -38,9 +39,13 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	case err != nil && berth.CodeOf(err) != berth.NotFound:
 		return c.attempt(err, "run %s", r.Info.ID)
 	}
+	tags, err := c.runTags(ctx, r, id)
+	if err != nil {
+		return err
+	}
 	in := map[string]any{
-		"run_id": r.Info.ID, "experiment_id": experiment, "run_name": r.Info.Name, "user_id": r.Info.User, "status": r.Info.Status, "start_time": r.Info.Start,
-		"params": r.Data.Params, "tags": theirTags(r.Data.Tags), "from": c.from.Name(),
+		"run_id": id, "experiment_id": experiment, "run_name": r.Info.Name, "user_id": r.Info.User, "status": r.Info.Status, "start_time": r.Info.Start,
+		"params": r.Data.Params, "tags": tags, "from": c.from.Name(),
 	}
 	if r.Info.End != 0 {
 		in["end_time"] = r.Info.End
@@ -51,29 +56,29 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	c.count.Runs++
 	c.leaveParts(r.Left, "run %s", r.Info.ID)
 	c.uris[r.Info.ID] = got.Run.Info.URI
-	if err := c.points(ctx, r); err != nil {
+	if err := c.points(ctx, r, id); err != nil {
 		return err
 	}
-	if err := c.links(ctx, r); err != nil {
+	if err := c.links(ctx, r, id); err != nil {
 		return err
 	}
-	if err := c.files(ctx, r.owner(), got.Run.Info.URI); err != nil {
+	if err := c.files(ctx, r.owner(), Owner{Run: id}, got.Run.Info.URI); err != nil {
 		return err
 	}
 	if c.count.LeftBehind > left {
 		return nil
 	}
-	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": r.Info.ID, "key": berth.TagImportDone, "value": mark}, nil)
+	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": id, "key": berth.TagImportDone, "value": mark}, nil)
 }
 
 // batch is how many points, datasets or models are sent at once: what a request may have.
 const batch = 1000
 
-// points brings over the points of a run.
-func (c *copier) points(ctx context.Context, r *Run) error {
+// points brings over the points of a run, which has an id in the workspace.
+func (c *copier) points(ctx context.Context, r *Run, id string) error {
 	for _, m := range r.Data.Metrics {
 		err := c.from.History(ctx, r, m.Key, func(points []Metric) error {
-			return c.log(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": r.Info.ID}, points)
+			return c.log(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": id}, points)
 		})
 		if err := c.attempt(err, "points of metric %s of run %s", m.Key, r.Info.ID); err != nil {
 			return err
@@ -84,6 +89,12 @@ func (c *copier) points(ctx context.Context, r *Run) error {
 
 // log sends points of a run or model, which in names, some at a time.
 func (c *copier) log(ctx context.Context, path string, in map[string]any, points []Metric) error {
+	for i, p := range points {
+		var err error
+		if points[i].Run, err = c.runID(ctx, p.Run); err != nil {
+			return err
+		}
+	}
 	for some := range slices.Chunk(points, batch) {
 		in["metrics"] = some
 		if err := c.post(ctx, path, in, nil); err != nil {
@@ -112,7 +123,7 @@ func linked(list []json.RawMessage) (pieces [][]json.RawMessage) {
 }
 
 // links brings over which datasets and models a run read and made.
-func (c *copier) links(ctx context.Context, r *Run) error {
+func (c *copier) links(ctx context.Context, r *Run, id string) error {
 	for _, l := range []struct {
 		list             []json.RawMessage
 		path, name, what string
@@ -122,7 +133,7 @@ func (c *copier) links(ctx context.Context, r *Run) error {
 		{r.Outputs.Models, "mlflow/runs/outputs", "models", "model outputs"},
 	} {
 		for _, some := range linked(l.list) {
-			err := c.post(ctx, l.path, map[string]any{"run_id": r.Info.ID, l.name: some}, nil)
+			err := c.post(ctx, l.path, map[string]any{"run_id": id, l.name: some}, nil)
 			if err := c.attempt(err, "%s of run %s", l.what, r.Info.ID); err != nil {
 				return err
 			}
@@ -153,8 +164,12 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return c.attempt(err, "logged model %s", m.Info.ID)
 	}
+	source, err := c.runID(ctx, m.Info.Run)
+	if err != nil {
+		return err
+	}
 	in := map[string]any{
-		"model_id": m.Info.ID, "experiment_id": experiment, "name": m.Info.Name, "model_type": m.Info.Type, "source_run_id": m.Info.Run,
+		"model_id": m.Info.ID, "experiment_id": experiment, "name": m.Info.Name, "model_type": m.Info.Type, "source_run_id": source,
 		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "status": m.Info.Status, "status_message": m.Info.Message,
 		"params": m.Data.Params, "tags": theirTags(m.Info.Tags), "from": c.from.Name(),
 	}
@@ -169,7 +184,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	if err := c.attempt(err, "metrics of logged model %s", m.Info.ID); err != nil {
 		return err
 	}
-	if err := c.files(ctx, m.owner(), got.Model.Info.URI); err != nil {
+	if err := c.files(ctx, m.owner(), m.owner(), got.Model.Info.URI); err != nil {
 		return err
 	}
 	if c.count.LeftBehind > left {

@@ -217,14 +217,15 @@ func (f *folder) Experiments(context.Context) ([]Experiment, error) {
 // experiment is the experiment of a folder, nil where there is none.
 func (f *folder) experiment(dir string) (*Experiment, error) {
 	var m struct {
-		ID    string `yaml:"experiment_id"`
-		Name  string `yaml:"name"`
-		Stage string `yaml:"lifecycle_stage"`
+		ID      string `yaml:"experiment_id"`
+		Name    string `yaml:"name"`
+		Created int64  `yaml:"creation_time"`
+		Stage   string `yaml:"lifecycle_stage"`
 	}
 	if ok, err := f.meta(dir, &m); err != nil || !ok || m.ID == "" || m.Stage == "deleted" {
 		return nil, err
 	}
-	e := &Experiment{ID: dir, Name: m.Name}
+	e := &Experiment{ID: dir, Name: m.Name, Created: m.Created}
 	var err error
 	e.Tags, err = f.pairs(path.Join(dir, "tags"), &e.Left)
 	return e, err
@@ -258,6 +259,22 @@ func (f *folder) Runs(_ context.Context, experiment string, each func(*Run) erro
 		}
 	}
 	return nil
+}
+
+func (f *folder) ExperimentOf(_ context.Context, run string) (string, error) {
+	if !fs.ValidPath(run) || strings.Contains(run, "/") {
+		return "", berth.Errorf(berth.NotFound, "run %s is not there", run)
+	}
+	list, err := f.entries(".")
+	if err != nil {
+		return "", err
+	}
+	for _, d := range list {
+		if ok, err := f.isDir(path.Join(d.path, run)); d.err == nil && err == nil && ok {
+			return d.path, nil
+		}
+	}
+	return "", berth.Errorf(berth.NotFound, "run %s is not there", run)
 }
 
 // run is the run of a folder, nil where there is none.

@@ -18,6 +18,8 @@ type Source interface {
 	Name() string
 	Experiments(ctx context.Context) ([]Experiment, error)
 	Runs(ctx context.Context, experiment string, each func(*Run) error) error
+	// ExperimentOf is the ID of the experiment that a run is in.
+	ExperimentOf(ctx context.Context, run string) (string, error)
 	// History calls each with the points of a metric, some at a time.
 	History(ctx context.Context, run *Run, key string, each func([]Metric) error) error
 	LoggedModels(ctx context.Context, experiment string, each func(*LoggedModel) error) error
@@ -59,11 +61,12 @@ type (
 	}
 	// Experiment has runs.
 	Experiment struct {
-		ID   string  `json:"experiment_id"`
-		Name string  `json:"name"`
-		Tags []Pair  `json:"tags"`
-		Err  error   `json:"-"`
-		Left []error `json:"-"`
+		Created int64   `json:"creation_time"`
+		ID      string  `json:"experiment_id"`
+		Name    string  `json:"name"`
+		Tags    []Pair  `json:"tags"`
+		Err     error   `json:"-"`
+		Left    []error `json:"-"`
 	}
 	// Metric is one point.
 	Metric struct {

@@ -62,14 +62,18 @@ func (c *copier) version(ctx context.Context, m *Model, v Version) error {
 		c.leave("version %d of model %s: its files are at %s, outside what is imported", v.Number, m.Name, v.Source)
 		return nil
 	}
+	run, err := c.runID(ctx, v.Run)
+	if err != nil {
+		return err
+	}
 	in := map[string]any{
-		"name": m.Name, "version": strconv.Itoa(v.Number), "source": source, "run_id": v.Run, "model_id": v.LoggedModel, "description": v.Description,
+		"name": m.Name, "version": strconv.Itoa(v.Number), "source": source, "run_id": run, "model_id": v.LoggedModel, "description": v.Description,
 		"stage": v.Stage, "tags": theirTags(v.Tags), "from": c.from.Name(),
 	}
 	var out struct {
 		Created bool `json:"created"`
 	}
-	err := c.post(ctx, "berth/import/model-version", in, &out)
+	err = c.post(ctx, "berth/import/model-version", in, &out)
 	if out.Created {
 		c.count.Versions++
 	}

@@ -153,7 +153,7 @@ func (s *server) whole(ctx context.Context, key, method, path string, in any, ea
 	return a.n, token, s.unread(ctx, path, err)
 }
 
-// value reads an answer that is a small object.
+// value reads an answer that is one object.
 func (s *server) value(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errTimeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func (s *server) value(ctx context.Context, path string, out any) error {
 		return s.timeoutOr(ctx, path, err)
 	}
 	defer resp.Body.Close()
-	return s.unread(ctx, path, json.NewDecoder(&answer{body: resp.Body, most: maxPoint}).Decode(out))
+	return s.unread(ctx, path, json.NewDecoder(&answer{body: resp.Body, most: maxAnswer}).Decode(out))
 }
 
 // api is where MLflow's calls are.
@@ -239,6 +239,18 @@ func (s *server) Runs(ctx context.Context, experiment string, each func(*Run) er
 	in := map[string]any{"experiment_ids": []string{experiment}, "max_results": 200, "order_by": []string{"attributes.start_time ASC"}}
 	p := &pages{of: "runs", key: "runs"}
 	return s.pages(ctx, p, "runs/search", in, func(things []json.RawMessage) error { return items(p, things, each) })
+}
+
+func (s *server) ExperimentOf(ctx context.Context, run string) (string, error) {
+	var out struct {
+		Run struct {
+			Info struct {
+				Experiment string `json:"experiment_id"`
+			} `json:"info"`
+		} `json:"run"`
+	}
+	err := s.value(ctx, "runs/get?run_id="+url.QueryEscape(run), &out)
+	return out.Run.Info.Experiment, err
 }
 
 // What of a history is held, and handed on at once.
