@@ -197,6 +197,17 @@ func theirTags(tags []Pair) []Pair {
 	return slices.DeleteFunc(slices.Clone(tags), func(t Pair) bool { return t.Key == berth.TagImportDone || t.Key == berth.TagImportedFrom })
 }
 
+// sourceOf is what the source is called for something that is there with these tags. What came from
+// another address of the source is of the same one.
+func (c *copier) sourceOf(tags []Pair) string {
+	for _, t := range tags {
+		if t.Key == berth.TagImportedFrom && c.from.Same(t.Value) {
+			return t.Value
+		}
+	}
+	return c.from.Name()
+}
+
 // destination is a run or model in the workspace.
 type destination struct {
 	Info struct {

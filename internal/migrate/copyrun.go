@@ -45,7 +45,7 @@ func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
 	}
 	in := map[string]any{
 		"run_id": id, "experiment_id": experiment, "run_name": r.Info.Name, "user_id": r.Info.User, "status": r.Info.Status, "start_time": r.Info.Start,
-		"params": r.Data.Params, "tags": tags, "from": c.from.Name(),
+		"params": r.Data.Params, "tags": tags, "from": c.sourceOf(got.Run.Data.Tags),
 	}
 	if r.Info.End != 0 {
 		in["end_time"] = r.Info.End
@@ -171,7 +171,7 @@ func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedMo
 	in := map[string]any{
 		"model_id": m.Info.ID, "experiment_id": experiment, "name": m.Info.Name, "model_type": m.Info.Type, "source_run_id": source,
 		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "status": m.Info.Status, "status_message": m.Info.Message,
-		"params": m.Data.Params, "tags": theirTags(m.Info.Tags), "from": c.from.Name(),
+		"params": m.Data.Params, "tags": theirTags(m.Info.Tags), "from": c.sourceOf(got.Model.Info.Tags),
 	}
 	if err := c.post(ctx, "berth/import/logged-model", in, &got); err != nil {
 		return c.attempt(err, "logged model %s", m.Info.ID)

@@ -72,6 +72,13 @@ func inDatabase(file string) error {
 
 func (f *folder) Name() string { return f.name }
 
+func (f *folder) Same(name string) bool {
+	dir, ok := strings.CutPrefix(name, "file://")
+	there, err := os.Stat(filepath.FromSlash(dir))
+	here, err2 := f.root.Stat(".")
+	return ok && err == nil && err2 == nil && os.SameFile(here, there)
+}
+
 // isDir says whether there is something of a name, which has to be a folder then.
 func (f *folder) isDir(name string) (bool, error) {
 	info, err := f.root.Lstat(name)

@@ -16,6 +16,8 @@ import (
 type Source interface {
 	// Name is what the source is called in the workspace: it has no credentials in it.
 	Name() string
+	// Same says whether a name is this source's by another address.
+	Same(name string) bool
 	Experiments(ctx context.Context) ([]Experiment, error)
 	Runs(ctx context.Context, experiment string, each func(*Run) error) error
 	// ExperimentOf is the ID of the experiment that a run is in.

@@ -23,14 +23,18 @@ func (c *copier) registered(ctx context.Context, m *Model) error {
 			Tags []Pair `json:"tags"`
 		} `json:"registered_model"`
 	}
+	from := c.from.Name()
 	err := c.to.Track(ctx, http.MethodGet, "mlflow/registered-models/get?name="+url.QueryEscape(m.Name), nil, &have)
 	switch {
 	case berth.CodeOf(err) == berth.NotFound:
-		in := map[string]any{"name": m.Name, "description": m.Description, "tags": append(theirTags(m.Tags), Pair{berth.TagImportedFrom, c.from.Name()})}
+		in := map[string]any{"name": m.Name, "description": m.Description, "tags": append(theirTags(m.Tags), Pair{berth.TagImportedFrom, from})}
 		err = c.post(ctx, "mlflow/registered-models/create", in, nil)
-	case err == nil && !slices.Contains(have.Model.Tags, Pair{berth.TagImportedFrom, c.from.Name()}):
-		c.leave("model %s: a model with this name already exists here, and is not from %s", m.Name, c.from.Name())
-		return nil
+	case err == nil:
+		from = c.sourceOf(have.Model.Tags)
+		if !slices.Contains(have.Model.Tags, Pair{berth.TagImportedFrom, from}) {
+			c.leave("model %s: a model with this name already exists here, and is not from %s", m.Name, from)
+			return nil
+		}
 	}
 	if err != nil {
 		return c.attempt(err, "model %s", m.Name)
@@ -38,7 +42,7 @@ func (c *copier) registered(ctx context.Context, m *Model) error {
 	c.count.Models++
 	c.leaveParts(m.Left, "model %s", m.Name)
 	for _, v := range m.Versions {
-		if err := c.version(ctx, m, v); err != nil {
+		if err := c.version(ctx, m, v, from); err != nil {
 			return err
 		}
 	}
@@ -51,8 +55,9 @@ func (c *copier) registered(ctx context.Context, m *Model) error {
 	return nil
 }
 
-// version brings over a version under its number; one that was before stays as it is.
-func (c *copier) version(ctx context.Context, m *Model, v Version) error {
+// version brings over a version of a model, which is from a source of some name, under its number;
+// one that was before stays as it is.
+func (c *copier) version(ctx context.Context, m *Model, v Version, from string) error {
 	if v.Err != nil {
 		return c.attempt(v.Err, "version %d of model %s", v.Number, m.Name)
 	}
@@ -68,7 +73,7 @@ func (c *copier) version(ctx context.Context, m *Model, v Version) error {
 	}
 	in := map[string]any{
 		"name": m.Name, "version": strconv.Itoa(v.Number), "source": source, "run_id": run, "model_id": v.LoggedModel, "description": v.Description,
-		"stage": v.Stage, "tags": theirTags(v.Tags), "from": c.from.Name(),
+		"stage": v.Stage, "tags": theirTags(v.Tags), "from": from,
 	}
 	var out struct {
 		Created bool `json:"created"`

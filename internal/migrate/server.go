@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,7 +43,7 @@ func Server(address, token string, roots *x509.CertPool, patience time.Duration)
 	through.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	s := &server{token: token, user: u.User, http: &http.Client{CheckRedirect: sameHost, Transport: through}, patience: patience}
 	u.User = nil
-	s.base = strings.TrimSuffix(u.String(), "/")
+	s.base = strings.TrimRight(u.String(), "/")
 	return s, nil
 }
 
@@ -55,6 +57,29 @@ func sameHost(r *http.Request, via []*http.Request) error {
 }
 
 func (s *server) Name() string { return s.base }
+
+func (s *server) Same(name string) bool {
+	place := placeOf(name)
+	return place != "" && place == placeOf(s.base)
+}
+
+// placeOf is an address in the one form that those of a server on this machine, those with and
+// without the usual port, and those in capitals have; "" is none of a server.
+func placeOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if port == "" {
+		return ""
+	}
+	host := strings.ToLower(u.Hostname())
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		host = "localhost"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(host, cmp.Or(u.Port(), port)) + strings.TrimRight(u.EscapedPath(), "/")
+}
 
 func (s *server) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
