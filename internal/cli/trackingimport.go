@@ -48,7 +48,10 @@ func trackingImportCommand(s *session) *cobra.Command {
 				return usagef("say where from: --from ADDRESS or --from FOLDER")
 			}
 			source, err := s.importSource(from)
-			if err != nil {
+			var wrong *migrate.NoSource
+			if errors.As(err, &wrong) {
+				return usagef("--from %s: %v", withoutUser(from), wrong)
+			} else if err != nil {
 				return err
 			}
 			ctx, stop := interruptible(cmd.Context())
@@ -128,12 +131,12 @@ func (s *session) importSource(from string) (migrate.Source, error) {
 		return migrate.Server(from, os.Getenv(importTokenVar), roots, migrate.Patience)
 	}
 	dir := strings.TrimPrefix(from, "file://")
-	if scheme, rest, ok := strings.Cut(dir, "://"); ok && scheme != "" && !strings.HasPrefix(dir, "sqlite:///") {
-		return nil, usagef("--from %s: the address of a server must begin with http:// or https://, not %s://", withoutUser(scheme+"://", rest), scheme)
+	if scheme, _, ok := strings.Cut(dir, "://"); ok && scheme != "" && !strings.HasPrefix(dir, "sqlite:///") {
+		return nil, usagef("--from %s: the address of a server must begin with http:// or https://, not %s://", withoutUser(dir), scheme)
 	}
 	_, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) && isHostPort(dir) {
-		return nil, usagef("--from %s: the address of a server must begin with http:// or https://", withoutUser("", dir))
+		return nil, usagef("--from %s: the address of a server must begin with http:// or https://", withoutUser(dir))
 	}
 	below := filepath.Join(dir, "mlruns")
 	if info, err := os.Stat(below); err == nil && info.IsDir() {
@@ -150,16 +153,18 @@ func isHostPort(text string) bool {
 	return ok && err == nil || strings.Contains(host, "@")
 }
 
-// withoutUser is an address without the password that may be in it.
-func withoutUser(scheme, rest string) string {
-	host, path, slash := strings.Cut(rest, "/")
-	if at := strings.LastIndex(host, "@"); at >= 0 {
-		host = "…@" + host[at+1:]
+// withoutUser is an address without the password that may be in it; a path is itself.
+func withoutUser(from string) string {
+	scheme, rest, ok := strings.Cut(from, "://")
+	if ok {
+		scheme += "://"
+	} else {
+		scheme, rest = "", from
 	}
-	if slash {
-		path = "/" + path
+	if at := strings.LastIndex(rest, "@"); at >= 0 && (ok || isHostPort(from)) {
+		rest = "…@" + rest[at+1:]
 	}
-	return scheme + host + path
+	return scheme + rest
 }
 
 func trackingSizesCommand(s *session) *cobra.Command {

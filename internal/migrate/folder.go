@@ -33,8 +33,13 @@ func Folder(dir string) (Source, error) {
 		return nil, inDatabase(file)
 	}
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%s is neither the URL of an MLflow server nor a folder: %w", dir, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, noSource("there is no such folder; " + giveFolder)
+	case isFile(dir):
+		return nil, noSource("it is a file; " + giveFolder)
+	case err != nil:
+		return nil, berth.Errorf(berth.Invalid, "%s cannot be read: %w", dir, err)
 	}
 	f := &folder{root: root}
 	if f.name, err = filepath.Abs(dir); err != nil {
@@ -51,10 +56,16 @@ func Folder(dir string) (Source, error) {
 				return nil, inDatabase(file)
 			}
 		}
-		return nil, errors.Join(berth.Errorf(berth.Invalid, "%s has no experiments; give the path of MLflow's mlruns folder", dir), err)
+		if err != nil {
+			return nil, errors.Join(berth.Errorf(berth.Invalid, "%s has no experiments that can be read", dir), err)
+		}
+		return nil, noSource("it has no experiments; " + giveFolder)
 	}
 	return f, nil
 }
+
+// giveFolder is the end of sentences about a path.
+const giveFolder = "give the path of MLflow's mlruns folder, or of the folder it is in, or the address of an MLflow server (http:// or https://)"
 
 // database is the file in which releases of MLflow 3 keep runs without a server. Only their files
 // are in mlruns then.
@@ -67,7 +78,7 @@ func isFile(name string) bool {
 
 // inDatabase says how to import from a database.
 func inDatabase(file string) error {
-	return berth.Errorf(berth.Invalid, "MLflow keeps these runs in the database %s: run `mlflow server --backend-store-uri sqlite:///%s --port 5000` and import with --from http://127.0.0.1:5000", file, filepath.ToSlash(file))
+	return noSource("MLflow keeps these runs in the database %s: run `mlflow server --backend-store-uri sqlite:///%s --port 5000` and import with --from http://127.0.0.1:5000", file, filepath.ToSlash(file))
 }
 
 func (f *folder) Name() string { return f.name }

@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+
+	"github.com/berthml/berth"
 )
 
 // A Source is where things are brought over from. Lists are of what was not deleted. One of them
@@ -29,6 +31,16 @@ type Source interface {
 	// Files are those of a run or a logged model.
 	Files(ctx context.Context, of Owner) ([]File, error)
 	Open(ctx context.Context, of Owner, file File) (io.ReadCloser, error)
+}
+
+// NoSource is the error of an address or a path that nothing can be imported from.
+type NoSource struct{ error }
+
+func (n *NoSource) Unwrap() error { return n.error }
+
+// noSource says what was given, and what is expected.
+func noSource(format string, args ...any) error {
+	return &NoSource{berth.Errorf(berth.Invalid, format, args...)}
 }
 
 // An Owner has files.

@@ -35,8 +35,11 @@ type server struct {
 // system's. An answer has to come within patience; for files see progress.
 func Server(address, token string, roots *x509.CertPool, patience time.Duration) (Source, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server; use one like http://mlflow:5000", address)
+	switch {
+	case err != nil, u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https": // not told: it may have a password
+		return nil, noSource("this is not the address of an MLflow server; use one like http://mlflow:5000")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, noSource("the address of an MLflow server has nothing after ? or #; use one like http://mlflow:5000")
 	}
 	through := http.DefaultTransport.(*http.Transport).Clone()
 	through.MaxResponseHeaderBytes = 64 << 10
