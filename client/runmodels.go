@@ -39,6 +39,30 @@ func (c *Client) folder(ctx context.Context, a artifacts, name string) ([]RunFil
 	return append([]RunFile{}, out.Files...), err
 }
 
+// WalkArtifacts calls each for the files in and below a folder of a tree whose folders are listed
+// one at a time; "" is the whole tree. The caller bounds the lists of servers that it does not
+// trust.
+func WalkArtifacts(at string, list func(folder string) ([]RunFile, error), each func(RunFile)) error {
+	for todo := []string{at}; len(todo) > 0; todo = todo[1:] {
+		folder := todo[0]
+		entries, err := list(folder)
+		if err != nil {
+			return err
+		}
+		for _, f := range entries {
+			switch {
+			case f.Path == "" || folder != "" && !strings.HasPrefix(f.Path, folder+"/"):
+				return berth.Errorf(berth.Invalid, "the list of folder %.500q has %.500q, which is not in it", folder, f.Path)
+			case f.Dir:
+				todo = append(todo, f.Path)
+			default:
+				each(f)
+			}
+		}
+	}
+	return nil
+}
+
 // files are those in and below a folder of a tree, or the one file that a path names; none where it
 // names nothing. Their paths are those in the run.
 func (c *Client) files(ctx context.Context, a artifacts, at string) ([]RunFile, error) {
@@ -48,18 +72,9 @@ func (c *Client) files(ctx context.Context, a artifacts, at string) ([]RunFile, 
 		f.Path = path.Join(a.below, f.Path)
 		out = append(out, f)
 	}
-	for todo := []string{at}; len(todo) > 0; todo = todo[1:] {
-		list, err := c.folder(ctx, a, todo[0])
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range list {
-			if f.Dir {
-				todo = append(todo, f.Path)
-			} else {
-				add(f)
-			}
-		}
+	err := WalkArtifacts(at, func(folder string) ([]RunFile, error) { return c.folder(ctx, a, folder) }, add)
+	if err != nil {
+		return nil, err
 	}
 	if len(out) > 0 || at == "" {
 		return out, nil
@@ -71,6 +86,16 @@ func (c *Client) files(ctx context.Context, a artifacts, at string) ([]RunFile, 
 		}
 	}
 	return out, err
+}
+
+// OwnFiles lists all files that a run has itself, without those of models that it logged.
+func (c *Client) OwnFiles(ctx context.Context, run string) ([]RunFile, error) {
+	return c.files(ctx, ownArtifacts(run), "")
+}
+
+// ModelFiles lists all files of a logged model.
+func (c *Client) ModelFiles(ctx context.Context, id string) ([]RunFile, error) {
+	return c.files(ctx, (&LoggedModel{ID: id}).artifacts(), "")
 }
 
 // AllRunFiles lists the files in and below a folder of a run's artifacts, or the one file that a

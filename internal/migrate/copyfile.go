@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 )
@@ -23,23 +21,17 @@ func (c *copier) files(ctx context.Context, of, to Owner, uri string) error {
 		return nil
 	}
 	root = strings.TrimLeft(root, "/")
-	there, err := walk(func(folder string) ([]listed, error) {
-		var out struct {
-			Files []listed `json:"files"`
-		}
-		path := "mlflow/artifacts/list?" + url.Values{"run_id": {to.Run}, "path": {folder}}.Encode()
-		if to.Model != "" {
-			path = "mlflow/logged-models/" + url.PathEscape(to.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
-		}
-		err := c.to.Track(ctx, http.MethodGet, path, nil, &out)
-		return out.Files, err
-	})
+	list, id := c.to.OwnFiles, to.Run
+	if to.Model != "" {
+		list, id = c.to.ModelFiles, to.Model
+	}
+	there, err := list(ctx, id)
 	if err != nil {
 		return c.attempt(err, "files of %s", of)
 	}
-	have := make(map[File]bool, len(there))
+	have := make(map[string]int64, len(there))
 	for _, f := range there {
-		have[f] = true
+		have[f.Path] = f.Size
 	}
 	for _, f := range all {
 		if f.Err != nil {
@@ -48,7 +40,7 @@ func (c *copier) files(ctx context.Context, of, to Owner, uri string) error {
 			}
 			continue
 		}
-		if have[f] && !c.Full {
+		if size, ok := have[f.Path]; ok && size == f.Size && !c.Full {
 			continue
 		}
 		n, err := c.put(ctx, root+"/"+f.Path, of, f)

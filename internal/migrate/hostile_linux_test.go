@@ -7,16 +7,21 @@ import (
 	"testing"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
 )
 
 // TestWalkEnds: a server whose folders are in themselves, or elsewhere, is refused.
 func TestWalkEnds(t *testing.T) {
-	for name, list := range map[string]func(string) []listed{
-		"the same": func(string) []listed { return []listed{{Path: "a", Dir: true}} },
-		"deeper":   func(folder string) []listed { return []listed{{Path: filepath.Join(folder, "a"), Dir: true}} },
-		"above":    func(string) []listed { return []listed{{Path: "a/b", Dir: true}, {Path: "c", Dir: true}} },
+	for name, list := range map[string]func(string) []client.RunFile{
+		"the same": func(string) []client.RunFile { return []client.RunFile{{Path: "a", Dir: true}} },
+		"deeper": func(folder string) []client.RunFile {
+			return []client.RunFile{{Path: filepath.Join(folder, "a"), Dir: true}}
+		},
+		"above": func(string) []client.RunFile {
+			return []client.RunFile{{Path: "a/b", Dir: true}, {Path: "c", Dir: true}}
+		},
 	} {
-		_, err := walk(func(folder string) ([]listed, error) { return list(folder), nil })
+		_, err := walk(func(folder string) ([]client.RunFile, error) { return list(folder), nil })
 		if berth.CodeOf(err) != berth.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -348,18 +348,18 @@ func (s *server) LoggedModels(ctx context.Context, experiment string, each func(
 }
 
 func (s *server) Files(ctx context.Context, of Owner) ([]File, error) {
-	return walk(func(folder string) ([]listed, error) {
+	return walk(func(folder string) ([]client.RunFile, error) {
 		path := "artifacts/list?" + url.Values{"run_id": {of.Run}, "path": {folder}}.Encode()
 		if of.Model != "" {
 			path = "logged-models/" + url.PathEscape(of.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
 		}
-		var out []listed
+		var out []client.RunFile
 		_, _, err := s.whole(ctx, "files", http.MethodGet, path, nil, func(d *json.Decoder) error {
 			var f listed
 			if err := d.Decode(&f); err != nil {
 				return err
 			}
-			if out = append(out, f); len(out) > maxEntries {
+			if out = append(out, f.entry()); len(out) > maxEntries {
 				return &tooLong{berth.Errorf(berth.Invalid, "the folder %.500q has more than %d files and folders; "+copyFiles, folder, maxEntries)}
 			}
 			return nil

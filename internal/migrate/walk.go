@@ -4,20 +4,23 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
 )
 
-// listed is an entry of a folder.
+// listed is an entry of a folder of a server.
 type listed struct {
 	Path string `json:"path"`
 	Dir  bool   `json:"is_dir"`
 	Size *int64 `json:"file_size"`
 }
 
-func (l listed) size() int64 {
-	if l.Size == nil || *l.Size < 0 {
-		return unlisted
+// entry is what is walked.
+func (l listed) entry() client.RunFile {
+	f := client.RunFile{Path: l.Path, Dir: l.Dir, Size: unlisted}
+	if l.Size != nil && *l.Size >= 0 {
+		f.Size = *l.Size
 	}
-	return *l.Size
+	return f
 }
 
 // What a run or model may have for its files to be listed.
@@ -27,15 +30,12 @@ const (
 	maxPaths   = 256 << 20 // bytes
 )
 
-// walk is the files of a tree whose folders are listed one at a time.
-func walk(list func(folder string) ([]listed, error)) ([]File, error) {
-	var out []File
-	size := 0
-	todo := []string{""} // those that were listed stay
-	for i := 0; i < len(todo); i++ {
-		folder := todo[i]
+// walk is the files of a tree of a source, whose folders are listed one at a time.
+func walk(list func(folder string) ([]client.RunFile, error)) (out []File, err error) {
+	n, size := 1, 0 // with the root
+	err = client.WalkArtifacts("", func(folder string) ([]client.RunFile, error) {
 		switch {
-		case len(out)+len(todo) > maxEntries:
+		case n > maxEntries:
 			return nil, berth.Errorf(berth.Invalid, "there are more than %d files and folders; "+copyFiles, maxEntries)
 		case size > maxPaths:
 			return nil, berth.Errorf(berth.Invalid, "the paths of the files have more than %d MiB; "+copyFiles, maxPaths>>20)
@@ -43,20 +43,14 @@ func walk(list func(folder string) ([]listed, error)) ([]File, error) {
 			return nil, berth.Errorf(berth.Invalid, "the folder %.500q is more than %d folders deep; "+copyFiles, folder, maxDepth)
 		}
 		entries, err := list(folder)
-		if err != nil {
-			return nil, err
-		}
+		n += len(entries)
 		for _, e := range entries {
-			if folder != "" && !strings.HasPrefix(e.Path, folder+"/") || e.Path == "" {
-				return nil, berth.Errorf(berth.Invalid, "the list of folder %.500q has %.500q, which is not in it; "+copyFiles, folder, e.Path)
-			}
 			size += len(e.Path)
-			if e.Dir {
-				todo = append(todo, e.Path)
-			} else {
-				out = append(out, File{Path: e.Path, Size: e.size(), Err: checkPath(e.Path)})
-			}
 		}
+		return entries, err
+	}, func(f client.RunFile) { out = append(out, File{Path: f.Path, Size: f.Size, Err: checkPath(f.Path)}) })
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
