@@ -39,6 +39,9 @@ func TestSourcesOfVersions(t *testing.T) {
 		"ftp://evil/m": "", "mlflow-artifacts://old/5/x": "", "file:///x": "",
 		"runs:/r/m": "mlflow-artifacts:/1/r/artifacts/m", "runs:/other/m": "", "runs://r/m": "",
 		"models:/m-2": "models:/m-2", "file:///5/models/m-1/artifacts": "models:/m-1", "/5/models/m-1/artifacts/x": "mlflow-artifacts:/1/models/m-1/artifacts/x",
+		"azureml://subscriptions/s/resourcegroups/g/workspaces/w/datastores/workspaceartifactstore/paths/ExperimentRun/dcid.r/out/m": "mlflow-artifacts:/1/r/artifacts/out/m",
+		"azureml://subscriptions/s/resourcegroups/g/workspaces/w/datastores/workspaceblobstore/paths/LocalUpload/0/m":                "",
+		"azureml://datastores/d/paths/ExperimentRun/dcid.other/m":                                                                    "", "azureml://jobs/ours/outputs/m": "",
 		"models:/ours/1": "", "models://ours/1": "", "models:/m-ours/1": "", "models:/ours@best": "",
 	} {
 		got, ok := c.source(Version{Source: source, Run: "r"})

@@ -106,14 +106,17 @@ func (c *copier) source(v Version) (string, bool) {
 	}
 	// The server refuses most others, and paths of the source's own server would mean ours.
 	scheme, _, ok := strings.Cut(strings.ToLower(at), "://")
-	return at, ok && !slices.Contains([]string{"file", "http", "https", "ftp", "sftp", "mlflow-artifacts", "runs", "models"}, scheme)
+	return at, ok && !slices.Contains([]string{"file", "http", "https", "ftp", "sftp", "mlflow-artifacts", "runs", "models", "azureml"}, scheme)
 }
 
 // place is where a file of a run or logged model that was brought over is in the workspace, by its
-// place in the source: …/ID/artifacts/PATH.
+// place in the source: …/ID/artifacts/PATH, or that of Azure's runs.
 func (c *copier) place(at string) (string, bool) {
 	parts := strings.Split(at, "/")
 	for i, part := range parts {
+		if id, ok := strings.CutPrefix(part, "dcid."); ok && i > 0 && parts[i-1] == "ExperimentRun" && c.uris[id] != "" {
+			return strings.Join(append([]string{c.uris[id]}, parts[i+1:]...), "/"), true
+		}
 		if part != "artifacts" || i == 0 || c.uris[parts[i-1]] == "" {
 			continue
 		}
