@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
 )
 
 // The exit codes of berth itself. `run`, `logs --exit-code` and `job stream` end with the job's.
@@ -100,10 +101,11 @@ func (s *session) report(err error) int {
 		fmt.Fprintln(s.err, rest)
 	}
 	var unknown x509.UnknownAuthorityError
+	var lost *client.Unreachable // the server; what an import brings is from another one
 	switch {
 	case errors.As(err, &unknown):
 		fmt.Fprintln(s.err, "set BERTH_CA to a copy of the file tls/ca.pem of that server's home")
-	case code == exitUnreachable && s.cfg.URL != "":
+	case errors.As(err, &lost) && s.cfg.URL != "":
 		by := "BERTH_URL"
 		if s.server != "" {
 			by = "`berth login`"

@@ -50,13 +50,28 @@ func Server(address, token string, roots *x509.CertPool, patience time.Duration)
 	return s, nil
 }
 
-// sameHost follows no redirect to another host: what an import brings is what its source has, and
-// not what this machine can reach.
+// sameHost follows no redirect to another host or port: what an import brings is what its source
+// has, and not what this machine can reach, and the token is the source's. Another scheme is another
+// port.
 func sameHost(r *http.Request, via []*http.Request) error {
-	if from := via[0].URL; r.URL.Hostname() != from.Hostname() || from.Scheme == "https" && r.URL.Scheme != "https" || len(via) > 5 {
+	from, upgraded := *via[0].URL, *via[0].URL
+	if from.Scheme == "http" && portOf(&from) == "80" {
+		upgraded = url.URL{Scheme: "https", Host: from.Hostname()}
+	}
+	same := func(u *url.URL) bool {
+		return strings.EqualFold(r.URL.Hostname(), u.Hostname()) && r.URL.Scheme == u.Scheme && portOf(r.URL) == portOf(u)
+	}
+	if !same(&from) && !same(&upgraded) || len(via) > 5 {
 		return berth.Errorf(berth.Invalid, "it redirects to %.500s, which is not followed; give the address of the server itself with --from", r.URL.Redacted())
 	}
 	return nil
+}
+
+func portOf(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 }
 
 func (s *server) Name() string { return s.base }
@@ -108,6 +123,9 @@ func (s *server) send(ctx context.Context, method, path string, in any) (*http.R
 		req.SetBasicAuth(s.user.Username(), password)
 	}
 	resp, err := s.http.Do(req)
+	if berth.CodeOf(err) == berth.Invalid { // a redirect
+		return nil, berth.Errorf(berth.Invalid, "the MLflow server %s: %w", s.base, err)
+	}
 	if err != nil {
 		return nil, berth.Errorf(berth.Unavailable, "the MLflow server %s does not answer: %w", s.base, err)
 	}
