@@ -79,7 +79,7 @@ func (a *App) lead(ctx context.Context) (err error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	keep := func(ctx context.Context) error { return t.gate.Keep(ctx, a.keys.Open) }
-	for _, loop := range []func(context.Context) error{t.control.Run, t.devbox.Run, t.serving.Run, t.control.Sweep, t.control.Budgets, t.control.Limits, t.tracking.Run, keep} {
+	for _, loop := range []func(context.Context) error{t.control.Run, t.devbox.Run, t.serving.Run, t.control.Sweep, t.control.Budgets, t.control.Limits, t.tracking.Run, a.tidyCache, keep} {
 		group.Go(func() error { return a.keepRunning(ctx, loop) })
 	}
 	if t.number != 0 {

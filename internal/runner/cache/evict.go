@@ -18,18 +18,29 @@ const (
 	oldPrefix = "old-"
 	// perFile is what a file of a tree costs beside its content.
 	perFile = 512
-	// unused is when a tree goes that nobody uses, whatever room there is: its links keep contents
-	// that the server may have let go.
+	// unused is when a tree goes that nobody uses, whatever room there is.
 	unused = 7 * 24 * time.Hour
+	// unusedLinks is when one goes that consists of the server's own contents: its links keep what
+	// the server may have let go, and are soon made again.
+	unusedLinks = 24 * time.Hour
 	// old is the age of something in tmp whose process may be another one by now.
 	old = 24 * time.Hour
 )
 
 // kept is a tree as eviction sees it.
 type kept struct {
-	key  string
-	used time.Time
-	size int64
+	key   string
+	used  time.Time
+	size  int64
+	links bool // its contents are the server's own
+}
+
+// idle says whether nobody has used it for long.
+func (k *kept) idle() bool {
+	if k.links {
+		return time.Since(k.used) >= unusedLinks
+	}
+	return time.Since(k.used) >= unused
 }
 
 // Evict removes trees, the one that was used longest ago first, until what is left fits and the
@@ -38,7 +49,7 @@ func (c *Cache) Evict() (removed int) {
 	c.sweepTemps()
 	limit := c.limit()
 	return c.evict(func(k kept, left int64) bool {
-		return left > limit || time.Since(k.used) >= unused || !c.spare(0)
+		return left > limit || k.idle() || !c.spare(0)
 	})
 }
 
@@ -71,6 +82,9 @@ func (c *Cache) list() (list []kept, total int64) {
 			continue
 		}
 		k := kept{key: e.Name(), used: info.ModTime(), size: c.weigh(e.Name())}
+		if s, _ := c.loadSummary(c.path("trees", k.key)); s.Files > 0 {
+			k.links = k.size == int64(s.Files)*perFile
+		}
 		total += k.size
 		list = append(list, k)
 	}

@@ -300,3 +300,34 @@ func TestEvictAnother(t *testing.T) {
 		t.Errorf("%d were evicted; the other one is there: %v", n, there(place))
 	}
 }
+
+// TestEvictLinks: a tree that consists of the server's own contents keeps them for a day after its
+// last use, and never while it is used; one of copies stays for a week.
+func TestEvictLinks(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		c := open(t, t.TempDir(), cache.Options{})
+		bring := func(name string) *cache.Use {
+			s := newServer(t, map[string]string{name: name})
+			if shared {
+				s.share()
+			}
+			return get(t, c, s.source(name))
+		}
+		age := func(u *cache.Use, hours int) {
+			at := time.Now().Add(-time.Duration(hours) * time.Hour)
+			if err := os.Chtimes(filepath.Dir(u.Dir), at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used, young, old := bring("used"), bring("young"), bring("old")
+		young.Close()
+		old.Close()
+		age(used, 25)
+		age(young, 23)
+		age(old, 25)
+		c.Evict()
+		if !there(used.Dir) || !there(young.Dir) || there(old.Dir) != !shared {
+			t.Errorf("shared %v: used %v, young %v, old %v", shared, there(used.Dir), there(young.Dir), there(old.Dir))
+		}
+	}
+}

@@ -156,6 +156,7 @@ func (w *worker) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 	w.tasks.Go(func() { w.sweeper.run(ctx) })
 	w.tasks.Go(func() { w.watchIdle(ctx) })
 	w.tasks.Go(func() { w.getWell(ctx) })
+	w.tasks.Go(func() { w.tidyCache(ctx) })
 	w.recover()
 
 	srv := &server{w: w, conns: map[net.Conn]bool{}}
