@@ -51,7 +51,7 @@ func (t *task) stage(ctx context.Context) error {
 			fetches = append(fetches, func(ctx context.Context) error {
 				there, err := t.bringCode(ctx, client)
 				if err == nil && !there {
-					err = client.Below(t.l.CodeBelow).Folder(ctx, t.l.Code, t.workdir(), &total)
+					err = t.roomy(ctx, func() error { return client.Below(t.l.CodeBelow).Folder(ctx, t.l.Code, t.workdir(), &total) })
 				}
 				if err != nil {
 					return fmt.Errorf("code: %w", err)
@@ -75,7 +75,7 @@ func (t *task) stage(ctx context.Context) error {
 				fetches = append(fetches, func(ctx context.Context) error {
 					there, err := t.bringInput(ctx, client, name, in)
 					if err == nil && !there {
-						err = t.fetch(ctx, client, in, value, &total)
+						err = t.roomy(ctx, func() error { return t.fetch(ctx, client, in, value, &total) })
 					}
 					if err != nil {
 						return fmt.Errorf("input %s: %w", name, err)
@@ -98,6 +98,16 @@ func (t *task) stage(ctx context.Context) error {
 		}
 		return g.Wait()
 	})
+}
+
+// roomy brings something to the task's directory, once more where the disk was full and the cache
+// has made room.
+func (t *task) roomy(ctx context.Context, bring func() error) error {
+	err := bring()
+	if err != nil && ctx.Err() == nil && t.o.Cache != nil && t.o.Cache.MakeRoom(err) {
+		err = bring()
+	}
+	return err
 }
 
 // input is what ${{inputs.name}} becomes, and whether data has to be brought there.

@@ -22,6 +22,14 @@ func (u *Use) Copy(ctx context.Context, dir string) (how string, err error) {
 	if err := makeDirs(dir, u.Tree); err != nil {
 		return "", full(err)
 	}
+	how, err = u.copy(ctx, dir)
+	if ctx.Err() == nil && u.cache.afterFull(err, u.Bytes) {
+		how, err = u.copy(ctx, dir)
+	}
+	return how, err
+}
+
+func (u *Use) copy(ctx context.Context, dir string) (how string, err error) {
 	var plain atomic.Bool
 	list := all(u.Tree)
 	err = each(ctx, len(list), func(n int) error {

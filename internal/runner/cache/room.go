@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"math"
 	"syscall"
 )
 
@@ -61,6 +62,10 @@ func (c *Cache) afterFull(err error, bytes int64) bool {
 	}
 	return n > 0
 }
+
+// MakeRoom evicts all that nobody uses where a full disk is the reason of an error, and says
+// whether it is worth another attempt: for what comes to the disk beside the cache.
+func (c *Cache) MakeRoom(err error) bool { return c.afterFull(err, math.MaxInt64) }
 
 // isFull says whether a full disk is the reason of an error.
 func isFull(err error) bool {
