@@ -73,17 +73,17 @@ type listing struct {
 	NextMarker string `xml:"NextMarker"`
 }
 
-// listBody is the text of a page of a list, up to maxPage bytes.
+// listBody is the text of a page of a list, which is bounded.
 type listBody struct {
-	r    io.Reader
-	left int64
+	r          io.Reader
+	left, most int64
 }
 
-func newListBody(r io.Reader) *listBody { return &listBody{r, maxPage} }
+func (c *Client) listBody(r io.Reader) *listBody { return &listBody{r, c.page, c.page} }
 
 func (b *listBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, berth.Errorf(berth.Invalid, "a page of it has more than %d MB, the most that a node can keep", maxPage>>20)
+		return 0, berth.Errorf(berth.Invalid, "a page of it has more than %d MB, the most that a node can keep", b.most>>20)
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
@@ -121,7 +121,7 @@ func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error
 				return err
 			}
 			defer res.Body.Close()
-			return decode(newListBody(res.Body), &page)
+			return decode(c.listBody(res.Body), &page)
 		})
 		if err != nil {
 			return err

@@ -46,6 +46,7 @@ type Client struct {
 	// Sizes; see New.
 	whole int64 // the largest file that goes in one piece
 	piece int64
+	page  int64         // of a list, at most
 	pause time.Duration // before the second attempt; doubled for each further one
 }
 
@@ -81,7 +82,7 @@ func New(o Options) (*Client, error) {
 		trusting = newNear(trusting, tr, *root, o.Socket)
 	}
 	return &Client{
-		http: &http.Client{Transport: trusting}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, pause: 100 * time.Millisecond,
+		http: &http.Client{Transport: trusting}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, page: maxPage, pause: 100 * time.Millisecond,
 	}, nil
 }
 

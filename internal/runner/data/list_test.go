@@ -21,7 +21,7 @@ func TestEndlessList(t *testing.T) {
 	const blob = "<EnumerationResults><Blobs><Blob><Name>in/x%d</Name></Blob></Blobs><NextMarker>%s</NextMarker></EnumerationResults>"
 	for want, page := range map[string]func(w http.ResponseWriter, n int){
 		"repeats a page": func(w http.ResponseWriter, n int) { fmt.Fprintf(w, blob, n, []string{"a", "b"}[n%2]) },
-		"more than 64 MB": func(w http.ResponseWriter, _ int) {
+		"more than 1 MB": func(w http.ResponseWriter, _ int) {
 			fmt.Fprint(w, "<EnumerationResults><Blobs><Blob><Name>")
 			for {
 				if _, err := w.Write([]byte(strings.Repeat("x", 1<<20))); err != nil {
@@ -39,11 +39,13 @@ func TestEndlessList(t *testing.T) {
 				page(w, int(n))
 			}
 		}))
-		err := client(t).Folder(t.Context(), s.URL+"/container/in?sig=s", t.TempDir(), new(data.Total))
+		c := client(t)
+		c.ShrinkPage(1 << 20)
+		err := c.Folder(t.Context(), s.URL+"/container/in?sig=s", t.TempDir(), new(data.Total))
 		if code := berth.CodeOf(err); code == berth.Unavailable || err == nil || !strings.Contains(err.Error(), want) || asked.Load() > 4 {
 			t.Errorf("%s: asked %d times: %v", want, asked.Load(), err)
 		}
-		o := client(t).Outside(&berth.Outside{Protocol: berth.OutsideAzure, Datastore: "lake", At: "data/in"}, func(_ context.Context, _ string, rs []berth.OutsideRequest) ([]string, error) {
+		o := c.Outside(&berth.Outside{Protocol: berth.OutsideAzure, Datastore: "lake", At: "data/in"}, func(_ context.Context, _ string, rs []berth.OutsideRequest) ([]string, error) {
 			return []string{s.URL + "/?comp=list&prefix=in/"}, nil
 		})
 		asked.Store(0)

@@ -367,7 +367,7 @@ func (o *Outside) page(ctx context.Context, folder, marker string) (p page, err 
 			return err
 		}
 		defer res.Body.Close()
-		prefix, body := at.Query().Get("prefix"), newListBody(res.Body)
+		prefix, body := at.Query().Get("prefix"), o.c.listBody(res.Body)
 		switch o.at.Protocol {
 		case berth.OutsideAzure:
 			p, err = azurePage(body, prefix)
