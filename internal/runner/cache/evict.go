@@ -163,12 +163,12 @@ func (c *Cache) evictContent(manifest []byte) {
 // sweepTemps removes what processes that have ended left in tmp, and trees that were given up and
 // are not used any more.
 func (c *Cache) sweepTemps() {
+	dead, forget := c.deadOwners() // first: they make nothing more
+	defer forget()
 	entries, err := os.ReadDir(c.path("tmp"))
 	if err != nil {
 		return
 	}
-	dead, forget := c.deadOwners()
-	defer forget()
 	for _, e := range entries {
 		path := c.path("tmp", e.Name())
 		if strings.HasPrefix(e.Name(), oldPrefix) {

@@ -91,10 +91,10 @@ func TestFullAgain(t *testing.T) {
 	for _, place := range []bool{false, true} {
 		c := open(t, t.TempDir(), cache.Options{})
 		old := get(t, c, newServer(t, map[string]string{"old": "old"}).source("old"))
-		old.Close()
 		n := 0
 		full := func() error {
 			if n++; n == 1 {
+				old.Close()
 				return &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 			}
 			return nil
