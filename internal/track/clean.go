@@ -51,6 +51,9 @@ func (s *Service) Clean(ctx context.Context, ws Workspace, user string, q berth.
 		if len(gone) > 0 {
 			s.Log.Info("deleted runs and models permanently removed", "workspace", ws.Of.Name, "count", len(gone))
 		}
+		if err == nil {
+			err = w.removeExperiments(ctx, q.Before, user == "")
+		}
 	}
 	for _, id := range gone {
 		sum.Runs, sum.Files, sum.Bytes = sum.Runs+1, sum.Files+k.sizes[id].files, sum.Bytes+k.sizes[id].bytes
@@ -159,8 +162,13 @@ func (k *cleaning) checkRun(tx *store.Tx, id string) (f file, folder, why string
 }
 
 func (k *cleaning) checkLogged(_ *store.Tx, id string) (f file, folder, why string, err error) {
-	k.w.view(func(x *index) { f.model = x.logged[id] })
-	if f.model == nil || !f.model.Deleted {
+	var e *experiment
+	k.w.view(func(x *index) {
+		if f.model = x.logged[id]; f.model != nil {
+			e = x.experiments[f.model.Experiment]
+		}
+	})
+	if f.model == nil || !f.model.Deleted && (e == nil || e.Stage != deleted) {
 		return file{}, "", "", nil
 	}
 	switch {

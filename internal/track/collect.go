@@ -12,9 +12,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Runs and logged models that were deleted long enough ago are removed for good: their files, their
-// points, and their document last, so that what a crash leaves of one is found and removed the next
-// time.
+// Runs, logged models and experiments that were deleted long enough ago are removed for good: their
+// files, their points, and their document last, so that what a crash leaves of one is found and
+// removed the next time. The runs and models of a deleted experiment go before it.
 
 // collectPause is how often it is looked for them.
 const collectPause = time.Hour
@@ -222,7 +222,10 @@ func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) 
 	runs, models := w.due(before)
 	gone, err := w.remove(ctx, runs, models, before, 1)
 	if errors.Is(err, errDrop) { // the next time
-		err = nil
+		return len(gone), nil
+	}
+	if err == nil {
+		err = w.removeExperiments(ctx, before, true)
 	}
 	return len(gone), err
 }
@@ -236,7 +239,7 @@ func (w *workspace) due(before time.Time) (runs, models []string) {
 			}
 		}
 		for id, m := range x.logged {
-			if m.due(before) {
+			if e := x.experiments[m.Experiment]; m.due(before) || e != nil && e.due(before) {
 				models = append(models, id)
 			}
 		}

@@ -57,7 +57,9 @@ type experiment struct {
 	ID, Name, Location, Stage string
 	Created, Updated          int64 // milliseconds
 	Staged                    int   `json:",omitempty"` // how many times it was deleted or restored
-	Tags                      map[string]string
+	// Leaving says that it is being removed for good: it cannot be restored any more.
+	Leaving bool `json:",omitempty"`
+	Tags    map[string]string
 }
 
 func (e *experiment) place() (kind, name, version, hash, parent string) {

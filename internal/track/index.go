@@ -215,6 +215,16 @@ func (x *index) removeRun(n *node) {
 func (x *index) remove(e entity) {
 	x.removed.add(placeOf(e), e.document().rev())
 	switch e := e.(type) {
+	case *experiment:
+		if old := x.experiments[e.ID]; old != nil {
+			delete(x.experiments, e.ID)
+			if x.named[old.Name] == old {
+				delete(x.named, old.Name)
+			}
+			delete(x.runsOf, e.ID)
+			delete(x.loggedOf, e.ID)
+			delete(x.columns.of, e.ID)
+		}
 	case *run:
 		if n := x.runs[e.ID]; n != nil {
 			x.removeRun(n)

@@ -90,7 +90,8 @@ func (e *experiment) shellName() string {
 	return e.Name
 }
 
-// checkPage is how many runs are looked at in one transaction before they are deleted together.
+// checkPage is how many runs and models are looked at in one transaction before they are deleted
+// together.
 const checkPage = 1000
 
 func deleteExperiment(c *call) (any, error) {
@@ -98,11 +99,11 @@ func deleteExperiment(c *call) (any, error) {
 	known := map[string]bool{}
 	for page := range slices.Chunk(c.ofJobs(id, known), checkPage) {
 		err := c.s.DB.View(c.ctx, func(tx *store.Tx) error {
-			for _, r := range page {
-				if err := c.mayChangeIn(tx, file{run: r}, "delete it"); err != nil {
+			for _, f := range page {
+				if err := c.mayChangeIn(tx, f, "delete it"); err != nil {
 					return err
 				}
-				known[r.ID] = true
+				known[f.id()] = true
 			}
 			return nil
 		})
@@ -114,8 +115,8 @@ func deleteExperiment(c *call) (any, error) {
 		if e.Stage != active {
 			return noExperiment(id)
 		}
-		for _, r := range c.ofJobs(id, known) { // that came meanwhile
-			if err := c.mayDelete(x, file{run: r}); err != nil {
+		for _, f := range c.ofJobs(id, known) { // that came meanwhile
+			if err := c.mayDelete(x, f); err != nil {
 				return err
 			}
 		}
@@ -124,22 +125,36 @@ func deleteExperiment(c *call) (any, error) {
 	})
 }
 
-// ofJobs is the runs of an experiment that are a job's, save deleted and known ones.
-func (c *call) ofJobs(experiment string, known map[string]bool) (runs []*run) {
+// ofJobs is the runs and logged models of an experiment that are a job's, save deleted and known
+// ones.
+func (c *call) ofJobs(experiment string, known map[string]bool) (of []file) {
 	c.view(func(x *index) {
 		for n := range x.nodes(experiment) {
 			if n.r.Job != "" && n.r.Stage == active && !known[n.r.ID] {
-				runs = append(runs, n.r)
+				of = append(of, file{run: n.r})
+			}
+		}
+		for _, m := range x.loggedOf[experiment] {
+			if m.Job != "" && !m.Deleted && !known[m.ID] {
+				of = append(of, file{model: m})
 			}
 		}
 	})
-	return runs
+	return of
+}
+
+// id is that of the run or logged model that a file belongs to.
+func (f file) id() string {
+	if f.run != nil {
+		return f.run.ID
+	}
+	return f.model.ID
 }
 
 func restoreExperiment(c *call) (any, error) {
 	id := c.need("experiment_id")
 	return c.changeExperiment(id, func(x *change, e *experiment) error {
-		if e.Stage != deleted {
+		if e.Stage != deleted || e.Leaving {
 			return noExperiment(id)
 		}
 		e.stage(active, x.now())

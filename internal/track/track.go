@@ -38,7 +38,8 @@ type Options struct {
 	Log  *slog.Logger
 	// Leads says whether no other server can have opened the points since; nil where there is none.
 	Leads func() bool
-	// KeepDeleted is how long runs and logged models are kept that were deleted; 0 is for ever.
+	// KeepDeleted is how long runs, models and experiments are kept that were deleted; 0 is for
+	// ever.
 	KeepDeleted time.Duration
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
