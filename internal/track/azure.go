@@ -203,7 +203,10 @@ func historyContent(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := c.historyFile(root, p, false)
+	f, err := c.historyFile(root, p)
+	if err == nil {
+		err = c.mayFile(f, false)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +216,11 @@ func historyContent(c *call) (any, error) {
 		}
 		return nil, err
 	}
-	return c.content(id, p, f, signRead)
+	to, err := c.address(f, signRead, contentLife)
+	if err != nil {
+		return nil, err
+	}
+	return c.content(id, p, to), nil
 }
 
 // historyUpload is where to write files of a run.
@@ -240,21 +247,31 @@ func historyUpload(c *call) (any, error) {
 		return nil, err
 	}
 	files, content := map[string]any{}, map[string]any{}
+	var of file // whose address it is: all are of one run or model
+	var to Address
 	for _, p := range paths {
-		f, err := c.historyFile(root, p, true)
+		f, err := c.historyFile(root, p)
 		if err != nil {
 			return nil, err
 		}
-		files[p] = contentView{Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
-		if content[p], err = c.content(id, p, f, signWrite); err != nil {
-			return nil, err
+		if f.asset != nil || f.id() == "" || f.id() != of.id() {
+			if err := c.mayFile(f, true); err != nil {
+				return nil, err
+			}
+			if to, err = c.address(f, signWrite, contentLife); err != nil {
+				return nil, err
+			}
+			of = f
 		}
+		to.Container, to.Name = f.container, f.name
+		files[p] = contentView{Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
+		content[p] = c.content(id, p, to)
 	}
 	return map[string]any{"artifacts": files, "artifactContentInformation": content, "errors": map[string]any{}}, nil
 }
 
-// historyFile is a file below a root that the caller may read, or write.
-func (c *call) historyFile(root, p string, write bool) (file, error) {
+// historyFile is a file below a root, of which addresses are signed here.
+func (c *call) historyFile(root, p string) (file, error) {
 	safe, err := safePath(p)
 	if err != nil {
 		return file{}, err
@@ -269,12 +286,11 @@ func (c *call) historyFile(root, p string, write bool) (file, error) {
 	if c.s.Sign == nil {
 		return file{}, refuse(notImplemented, "Addresses of artifacts are not signed here: ask the server for the file itself")
 	}
-	return f, c.mayFile(f, write)
+	return f, nil
 }
 
-func (c *call) content(id, p string, f file, perm string) (contentView, error) {
-	uri, err := c.sign(f, perm, contentLife)
-	return contentView{URI: uri + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}, err
+func (c *call) content(id, p string, at Address) contentView {
+	return contentView{URI: c.s.Sign(at) + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
 }
 
 // storageMark is what an address must have in it somewhere: the plugin skips a download, without a

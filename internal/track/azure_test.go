@@ -1,6 +1,7 @@
 package track_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -69,6 +70,38 @@ func TestPluginAddresses(t *testing.T) {
 	for who, want := range map[*server]string{s: "mlflow-artifacts:/0/" + run + "/artifacts/model", plugin: uri + "/model"} {
 		if got := at(who.must("GET", "model-versions/get-download-uri?name=m&version=1", nil), "artifact_uri"); got != want {
 			t.Errorf("the version is at %v, want %s", got, want)
+		}
+	}
+}
+
+// TestUploadsAreCheckedTogether: whether the caller may write to a run is asked once for all files
+// of a request.
+func TestUploadsAreCheckedTogether(t *testing.T) {
+	s := start(t, t.TempDir())
+	job := s.as(s.addJob("j", "ann", "Default"))
+	model := at(job.must("POST", "logged-models", obj{"experiment_id": "0"}), "model", "info", "model_id").(string)
+	nested := at(job.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	s.must("GET", "runs/get?run_id=j", nil)
+	bob, ann := s.as(track.Caller{User: "bob", Write: true}), s.as(track.Caller{User: "ann", Write: true})
+	for _, id := range []string{"j", nested, model} {
+		bob.want(http.StatusForbidden, "POST", history+id+"/artifacts/batch/metadata", obj{"paths": []obj{{"path": "a"}}})
+	}
+	var files []obj
+	for i := range 100 {
+		files = append(files, obj{"path": fmt.Sprint("f", i)})
+	}
+	for _, id := range []string{nested, model, "j"} {
+		n := 0
+		ann.s.Sign = func(a track.Address) string {
+			if n++; n == 1 && id == "j" {
+				s.db.Close() // what is asked of it now fails
+			}
+			return "https://h/" + a.Name + "?of=" + a.Of
+		}
+		got := ann.must("POST", history+id+"/artifacts/batch/metadata", obj{"paths": files})
+		uri, _ := at(got, "artifactContentInformation", "f99", "contentUri").(string)
+		if n != len(files) || !strings.Contains(uri, "/f99?of=") || strings.Contains(uri, "?of=&") {
+			t.Errorf("%d addresses; the last is %q", n, uri)
 		}
 	}
 }

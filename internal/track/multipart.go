@@ -77,13 +77,13 @@ func createUpload(c *call) (any, error) {
 		return nil, invalid("Invalid value %d for parameter 'num_parts' supplied: a file has 1 to %d parts", parts, blob.MaxBlocks)
 	}
 	upload := newID()
-	to, err := c.sign(f, signBlocks, uploadLife)
+	to, err := c.address(f, signBlocks, uploadLife)
 	if err != nil {
 		return nil, err
 	}
-	out := c.listWriter("credentials")
+	signed, out := c.s.Sign(to), c.listWriter("credentials")
 	for n := range parts {
-		part := partView{URL: to + "&comp=block&blockid=" + url.QueryEscape(partID(upload, n+1)), Part: n + 1, Headers: map[string]string{}}
+		part := partView{URL: signed + "&comp=block&blockid=" + url.QueryEscape(partID(upload, n+1)), Part: n + 1, Headers: map[string]string{}}
 		if err := out.add(part); err != nil {
 			return nil, err
 		}

@@ -30,23 +30,23 @@ type Address struct {
 	Of string
 }
 
-// sign returns the address of a file for the caller, who may do with it what perm says.
-func (c *call) sign(f file, perm string, life time.Duration) (string, error) {
+// address is that of a file for the caller, who may do with it what perm says.
+func (c *call) address(f file, perm string, life time.Duration) (Address, error) {
 	a := Address{Container: f.container, Name: f.name, Perm: perm, Who: c.who, Until: time.Now().Add(life), Owner: true}
 	if perm == signRead {
-		return c.s.Sign(a), nil
+		return a, nil
 	}
 	switch {
 	case f.run != nil:
 		if err := c.signRun(&a, f.run); err != nil {
-			return "", err
+			return a, err
 		}
 	case f.model != nil:
 		a.Of = c.reference(kindLogged, f.model.doc)
 	case perm != signBlocks: // nobody would be asked who may complete it
-		return "", refuse(denied, "The files of runs and models only are uploaded with a signed address")
+		return a, refuse(denied, "The files of runs and models only are uploaded with a signed address")
 	}
-	return c.s.Sign(a), nil
+	return a, nil
 }
 
 // signRun has an address end with the run that it is for, or with the job whose run that is. While

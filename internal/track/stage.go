@@ -143,12 +143,15 @@ func (c *call) ofJobs(experiment string, known map[string]bool) (of []file) {
 	return of
 }
 
-// id is that of the run or logged model that a file belongs to.
+// id is that of the run or logged model that a file belongs to, "" for none.
 func (f file) id() string {
-	if f.run != nil {
+	switch {
+	case f.run != nil:
 		return f.run.ID
+	case f.model != nil:
+		return f.model.ID
 	}
-	return f.model.ID
+	return ""
 }
 
 func restoreExperiment(c *call) (any, error) {
