@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -102,7 +103,7 @@ func (k *cleaning) choose(ctx context.Context, ids []string, check func(tx *stor
 				if err != nil {
 					return err
 				}
-				if k.user != "" && maker != k.user {
+				if maker = cmp.Or(maker, f.importer()); k.user != "" && maker != k.user {
 					continue
 				}
 				if o, _, _ := f.origin(); why == "" && (k.names[o.Job] || k.isNamed(id)) {

@@ -44,6 +44,17 @@ func (f file) origin() (o origin, d *store.Doc, what string) {
 	return origin{}, nil, ""
 }
 
+// importer is who brought over what a file belongs to; "" is for what began here.
+func (f file) importer() string {
+	switch {
+	case f.run != nil:
+		return f.run.Imported
+	case f.model != nil:
+		return f.model.Imported
+	}
+	return ""
+}
+
 // owner is whose job made what a file belongs to; "" is not known.
 func (w *workspace) owner(tx *store.Tx, f file) (string, error) {
 	if f.run != nil && f.run.isJob() {

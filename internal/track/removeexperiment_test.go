@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,4 +173,19 @@ func TestModelsOfOthersKeepAnExperiment(t *testing.T) {
 	bob.want(http.StatusForbidden, "DELETE", "logged-models/"+model, nil)
 	bob.want(http.StatusForbidden, "POST", "experiments/delete", obj{"experiment_id": exp})
 	ann.must("POST", "experiments/delete", obj{"experiment_id": exp})
+}
+
+// TestImportedIsCleaned: what somebody brought over and deleted is theirs to remove.
+func TestImportedIsCleaned(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann := s.as(track.Caller{User: "ann", Write: true})
+	run := strings.Repeat("a", 32)
+	ann.must("POST", "/api/2.0/berth/import/run", obj{"run_id": run, "experiment_id": "0", "status": "FINISHED", "from": "http://old"})
+	ann.must("POST", "runs/delete", obj{"run_id": run})
+	for _, user := range []string{"bob", "ann"} {
+		sum, err := s.s.Clean(t.Context(), s.ws, user, berth.CleanStorage{Before: time.Now().Add(time.Second)})
+		if err != nil || sum.Runs != map[string]int64{"ann": 1}[user] {
+			t.Errorf("%s removed %d: %v", user, sum.Runs, err)
+		}
+	}
 }
