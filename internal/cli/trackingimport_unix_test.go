@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -28,11 +29,12 @@ func TestImportInterrupted(t *testing.T) {
 		"get-artifact":             "abc",
 		"registered-models/search": `{}`,
 	}
-	stuck := ""
+	var stuck atomic.Value // the call that gets no answer
+	stuck.Store("")
 	reached := make(chan struct{}, 1)
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/2.0/mlflow/"), "/")
-		if call == stuck {
+		if call == stuck.Load() {
 			_, _ = io.Copy(io.Discard, r.Body) // only then is it seen that the client goes away
 			if call == "get-artifact" {        // in the midst of it
 				w.Header().Set("Content-Length", "3")
@@ -79,7 +81,7 @@ func TestImportInterrupted(t *testing.T) {
 		{"registered-models/search", "1 experiment, 1 run (0 unchanged), 1 point, 1 file"},
 	} {
 		t.Run(path.Base(at.call), func(t *testing.T) {
-			stuck = at.call
+			stuck.Store(at.call)
 			cmd, out := berth("tracking", "import", "--from", source.URL)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -99,7 +101,7 @@ func TestImportInterrupted(t *testing.T) {
 			}
 		})
 	}
-	stuck = ""
+	stuck.Store("")
 	last, out := berth("tracking", "import", "--from", source.URL)
 	if err := last.Run(); err != nil || !strings.Contains(out.String(), "imported 1 experiment, 1 run (1 unchanged), 0 points, 0 files") {
 		t.Errorf("the last import: %v\n%s", err, out)
