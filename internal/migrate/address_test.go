@@ -44,10 +44,10 @@ func TestSecondAddress(t *testing.T) {
 // TestSecondPath: so is what came from another path of a folder.
 func TestSecondPath(t *testing.T) {
 	dir, here := t.TempDir(), newSpace(t)
-	real, link := filepath.Join(dir, "mlruns"), filepath.Join(dir, "link")
+	whole, link := filepath.Join(dir, "mlruns"), filepath.Join(dir, "link")
 	write := func(name, text string) {
 		t.Helper()
-		name = filepath.Join(real, name)
+		name = filepath.Join(whole, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -58,10 +58,10 @@ func TestSecondPath(t *testing.T) {
 	write("0/meta.yaml", "experiment_id: '0'\nname: e\n")
 	write("0/"+aRun+"/meta.yaml", "run_id: "+aRun+"\nstatus: 3\nstart_time: 1\n")
 	write("models/R/meta.yaml", "name: R\n")
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(whole, link); err != nil {
 		t.Fatal(err)
 	}
-	for i, path := range []string{real, link, real + "/"} {
+	for i, path := range []string{whole, link, whole + "/"} {
 		write("0/"+aRun+"/tags/t", strings.Repeat("x", i))
 		from, err := migrate.Folder(path)
 		if err != nil {
