@@ -36,13 +36,14 @@ const (
 	internal         = "INTERNAL_ERROR"
 	invalidState     = "INVALID_STATE"
 	exhausted        = "RESOURCE_EXHAUSTED" // the workspace is full
+	crowded          = "REQUEST_LIMIT_EXCEEDED"
 )
 
 var statuses = map[string]int{
 	invalidParameter: http.StatusBadRequest, badRequest: http.StatusBadRequest, alreadyExists: http.StatusBadRequest,
 	doesNotExist: http.StatusNotFound, noEndpoint: http.StatusNotFound, denied: http.StatusForbidden,
 	unauthenticated: http.StatusUnauthorized, notImplemented: http.StatusNotImplemented, unavailable: http.StatusServiceUnavailable,
-	internal: http.StatusInternalServerError,
+	internal: http.StatusInternalServerError, crowded: http.StatusTooManyRequests,
 	// MLflow answers 500 and 429 to these, which its clients try again for two minutes.
 	invalidState: http.StatusBadRequest, exhausted: http.StatusBadRequest,
 }

@@ -14,6 +14,10 @@ import (
 // end with the server and with the caller's credentials.
 func Streams(path string) bool { return strings.HasSuffix(path, "/"+streamRoute) }
 
+// streamsOfUser is how many runs a user may watch at a time: each new point is sent to all who
+// watch its run.
+const streamsOfUser = 32
+
 // statusPause is how often the run of a stream is looked at: whether it has ended.
 const statusPause = 250 * time.Millisecond
 
@@ -27,6 +31,11 @@ func streamMetrics(c *call) (any, error) {
 	if _, err := c.runOf(id); err != nil {
 		return nil, err
 	}
+	done, ok := c.s.streams.try(c.who.User)
+	if !ok {
+		return nil, refuse(crowded, "You watch the metrics of %d runs already, which is the most at a time: end one of these streams first", streamsOfUser)
+	}
+	defer done()
 	watch, err := c.points.Watch(id)
 	if err != nil {
 		return nil, err

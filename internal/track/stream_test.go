@@ -2,6 +2,7 @@ package track_test
 
 import (
 	"bufio"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -80,6 +81,67 @@ func TestStreamEndsWithTheService(t *testing.T) {
 	if len(last) < 2 || last[0] != "event: error" || last[1] != `data: {"message":"The server is stopping, or the workspace was deleted; send the request again"}` {
 		t.Fatalf("the stream ended with %q", last)
 	}
+}
+
+// TestStreamsOfUserAreBounded: one user watches so many runs at a time, whoever else does, and may
+// watch another once one of these streams has ended.
+func TestStreamsOfUserAreBounded(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	s.must("POST", "runs/log-metric", obj{"run_id": run, "key": "loss", "value": 1, "timestamp": 7})
+	const path = "/api/2.0/berth/metrics/stream?run_id="
+	began, ended := make(chan struct{}), make(chan struct{})
+	leave := make([]context.CancelFunc, 32)
+	watch := func(i int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave[i] = cancel
+		go func() {
+			r := httptest.NewRequestWithContext(ctx, "GET", "http://h"+path+run, nil)
+			s.s.Serve(&begun{ResponseRecorder: httptest.NewRecorder(), began: began}, r, s.ws, s.who, r.URL.EscapedPath())
+			ended <- struct{}{}
+		}()
+		<-began
+	}
+	for i := range leave {
+		watch(i)
+	}
+	code, m := s.do("GET", path+run+"x", nil) // there is none
+	if code != http.StatusNotFound {
+		t.Errorf("%d %v", code, m)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	over := httptest.NewRequestWithContext(gone, "GET", "http://h"+path+run, nil)
+	w := httptest.NewRecorder()
+	s.s.Serve(w, over, s.ws, s.who, over.URL.EscapedPath())
+	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "REQUEST_LIMIT_EXCEEDED") || !strings.Contains(w.Body.String(), "metrics of 32 runs") {
+		t.Errorf("one more: %d %s", w.Code, w.Body)
+	}
+	other := *s
+	other.who.User = "other"
+	w = httptest.NewRecorder()
+	other.s.Serve(w, over, s.ws, other.who, over.URL.EscapedPath())
+	if w.Code != http.StatusOK {
+		t.Errorf("of another user: %d %s", w.Code, w.Body)
+	}
+	leave[3]()
+	<-ended
+	watch(3)
+	for _, l := range leave {
+		l()
+		<-ended
+	}
+}
+
+// begun says that the headers of an answer were written.
+type begun struct {
+	*httptest.ResponseRecorder
+	began chan struct{}
+}
+
+func (w *begun) WriteHeader(code int) {
+	w.ResponseRecorder.WriteHeader(code)
+	w.began <- struct{}{}
 }
 
 // TestBusyRunIsWatched: who watches a run from the beginning gets all of it, though more is logged

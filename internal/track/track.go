@@ -57,6 +57,7 @@ type Service struct {
 	drawings  turns // charts of series with falling steps
 	answers   turns // large ones
 	patterns  turns // searches that compare texts with patterns
+	streams   turns // of metrics
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
@@ -64,7 +65,7 @@ func New(o Options) *Service {
 	return &Service{
 		Options: o, spaces: map[string]*workspace{},
 		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, answers: turns{most: turnsOfUser},
-		patterns: turns{most: patternsOfUser},
+		patterns: turns{most: patternsOfUser}, streams: turns{most: streamsOfUser},
 	}
 }
 

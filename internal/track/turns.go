@@ -111,6 +111,18 @@ func (t *turns) take(ctx context.Context, user string) (done func(), err error) 
 	}
 }
 
+// try takes one of the user's turns if there is one.
+func (t *turns) try(user string) (done func(), ok bool) {
+	u := t.join(user)
+	select {
+	case u.taken <- struct{}{}:
+		return func() { <-u.taken; t.leave(user, u) }, true
+	default:
+		t.leave(user, u)
+		return nil, false
+	}
+}
+
 func (t *turns) join(user string) *userTurns {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -72,8 +72,10 @@ func (s *Set) Append(entries []Entry) error {
 		for _, a := range g.added {
 			s.add(a.x, a.p)
 		}
-		if len(s.watches) > 0 {
-			s.tell(g.added)
+		if t := s.tellings(g.added); len(t) > 0 {
+			s.mu.Unlock()
+			s.tell(t)
+			s.mu.Lock()
 		}
 	} else {
 		s.gen++ // names may be lost with what failed: they are written again

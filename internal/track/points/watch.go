@@ -14,9 +14,10 @@ type Watch struct {
 	set   *Set
 	owner string
 
-	mu    sync.Mutex
-	added []Entry
-	err   error
+	mu      sync.Mutex
+	added   [][]Entry // what became durable at once; others have the same lists
+	waiting int       // entries in added
+	err     error
 }
 
 // mostWaiting is how many points wait for somebody who does not take them, before more come. What
@@ -37,7 +38,7 @@ func (s *Set) Watch(owner string) (*Watch, error) {
 	if s.watches == nil {
 		s.watches = map[string][]*Watch{}
 	}
-	s.watches[owner] = append(s.watches[owner], w)
+	s.watches[owner] = append(slices.Clip(s.watches[owner]), w) // who tells has the list
 	return w, nil
 }
 
@@ -45,24 +46,34 @@ func (s *Set) Watch(owner string) (*Watch, error) {
 func (w *Watch) Stop() {
 	w.set.mu.Lock()
 	defer w.set.mu.Unlock()
-	list := slices.DeleteFunc(w.set.watches[w.owner], func(x *Watch) bool { return x == w })
+	w.set.drop(w.owner, func(x *Watch) bool { return x == w })
+}
+
+// drop forgets some watches of an owner. The caller holds mu.
+func (s *Set) drop(owner string, which func(*Watch) bool) {
+	list := slices.DeleteFunc(slices.Clone(s.watches[owner]), which)
 	if len(list) == 0 {
-		delete(w.set.watches, w.owner)
+		delete(s.watches, owner)
 	} else {
-		w.set.watches[w.owner] = list
+		s.watches[owner] = list
 	}
 }
 
-// Take is the points since it was called last, or why there will be no more.
+// Take is the points since it was called last, or why there will be no more. The caller does not
+// change them.
 func (w *Watch) Take() ([]Entry, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	added := w.added
-	w.added = nil
-	if len(added) > 0 {
-		return added, nil
+	w.added, w.waiting = nil, 0
+	err := w.err
+	w.mu.Unlock()
+	switch len(added) {
+	case 0:
+		return nil, err
+	case 1:
+		return added[0], nil
 	}
-	return nil, w.err
+	return slices.Concat(added...), nil
 }
 
 func (w *Watch) ready() {
@@ -79,27 +90,68 @@ func (w *Watch) finish(err error) {
 	w.ready()
 }
 
-// tell tells watches of points that are durable. The caller holds mu.
-func (s *Set) tell(list []added) {
-	if len(s.watches) == 0 {
-		return
+// add tells of points, and reports whether the watch goes on.
+func (w *Watch) add(list []Entry) bool {
+	w.mu.Lock()
+	switch {
+	case w.err != nil:
+	case w.waiting >= mostWaiting:
+		w.err = ErrBehind
+	default:
+		w.added = append(w.added, list)
+		w.waiting += len(list)
 	}
-	behind := map[*Watch]bool{} // by those whose watch has been looked at
+	on := w.err == nil
+	w.mu.Unlock()
+	w.ready()
+	return on
+}
+
+// A telling is what the watches of an owner are to be told.
+type telling struct {
+	owner   string
+	watches []*Watch
+	points  []Entry
+}
+
+// tellings are for the watches that there are now. The caller holds mu.
+func (s *Set) tellings(list []added) []*telling {
+	if len(s.watches) == 0 {
+		return nil
+	}
+	var out []*telling
+	of := map[string]*telling{} // nil for those whom nobody watches
 	for _, a := range list {
-		for _, w := range s.watches[a.x.owner.name] {
-			w.mu.Lock()
-			if _, known := behind[w]; !known {
-				behind[w] = len(w.added) >= mostWaiting
+		owner := a.x.owner.name
+		t, known := of[owner]
+		if !known {
+			if w := s.watches[owner]; len(w) > 0 {
+				t = &telling{owner: owner, watches: w}
+				out = append(out, t)
 			}
-			switch {
-			case w.err != nil:
-			case behind[w]:
-				w.err = ErrBehind
-			default:
-				w.added = append(w.added, Entry{Owner: w.owner, Key: a.x.key, Point: a.p})
+			of[owner] = t
+		}
+		if t != nil {
+			t.points = append(t.points, Entry{Owner: owner, Key: a.x.key, Point: a.p})
+		}
+	}
+	return out
+}
+
+// tell tells watches of points that are durable, however many there are without mu. The caller
+// leads, so that the next points come afterwards.
+func (s *Set) tell(list []*telling) {
+	for _, t := range list {
+		ended := map[*Watch]bool{}
+		for _, w := range t.watches {
+			if !w.add(t.points) {
+				ended[w] = true
 			}
-			w.mu.Unlock()
-			w.ready()
+		}
+		if len(ended) > 0 {
+			s.mu.Lock()
+			s.drop(t.owner, func(w *Watch) bool { return ended[w] })
+			s.mu.Unlock()
 		}
 	}
 }
