@@ -2,6 +2,7 @@ package track
 
 import (
 	"context"
+	"errors"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -16,11 +17,47 @@ type change struct {
 	gone []entity
 	// state says that only the state of things changes: that can be done however large they are.
 	state bool
+	// small says that a large entity is neither read nor written, but is errLarge.
+	small bool
+}
+
+// What one user has the database's writer do at a time. It makes one change after the other, of
+// everybody: those of a user wait before it, and each that reads and writes much for the one before.
+const (
+	changesOfUser      = 8
+	largeChangesOfUser = 1
+	largeEntity        = 64 << 10 // bytes
+)
+
+// errLarge ends a change of something large that has no turn to do so.
+var errLarge = errors.New("the entity is large")
+
+// update is workspace.update in a turn of the user's. What turns out to be large begins again in
+// another.
+func (c *call) update(ctx context.Context, fn func(*change) error) error {
+	err := c.updateIn(&c.s.changes, ctx, fn)
+	if errors.Is(err, errLarge) {
+		err = c.updateIn(&c.s.largeChanges, ctx, fn)
+	}
+	return err
+}
+
+func (c *call) updateIn(t *turns, ctx context.Context, fn func(*change) error) error {
+	done, err := t.take(ctx, c.who.User)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return c.workspace.updateOf(ctx, t == &c.s.changes, fn)
 }
 
 // update runs fn in a transaction and brings the index up to date with it. fn may run more than
 // once.
 func (w *workspace) update(ctx context.Context, fn func(*change) error) error {
+	return w.updateOf(ctx, false, fn)
+}
+
+func (w *workspace) updateOf(ctx context.Context, small bool, fn func(*change) error) error {
 	defer w.index.removed.begin()()
 	var c *change
 	err := w.s.DB.Update(ctx, func(tx *store.Tx) error {
@@ -29,7 +66,7 @@ func (w *workspace) update(ctx context.Context, fn func(*change) error) error {
 		} else if d.ID != w.Doc {
 			return berth.Errorf(berth.NotFound, "the workspace was deleted")
 		}
-		c = &change{w: w, tx: tx}
+		c = &change{w: w, tx: tx, small: small}
 		return fn(c)
 	})
 	if err != nil {
@@ -58,6 +95,16 @@ func find[T any, P interface {
 	if err != nil {
 		return nil, err
 	}
+	return read[T, P](c, d)
+}
+
+func read[T any, P interface {
+	*T
+	entity
+}](c *change, d *store.Doc) (P, error) {
+	if c.small && len(d.Own) >= largeEntity {
+		return nil, errLarge
+	}
 	return decode[T, P](d)
 }
 
@@ -70,7 +117,7 @@ func findNamed[T any, P interface {
 	if err != nil || len(docs) == 0 {
 		return nil, err
 	}
-	return decode[T, P](docs[0])
+	return read[T, P](c, docs[0])
 }
 
 // save writes an entity.
@@ -88,6 +135,9 @@ func (c *change) save(e entity) error {
 	if len(body) > maxEntity && len(body) > e.document().size && !c.state {
 		return invalid("%s has more than %d MiB of tags, parameters and datasets with this request. Log large values as artifacts.",
 			c.title(e), maxEntity>>20)
+	}
+	if c.small && len(body) >= largeEntity {
+		return errLarge
 	}
 	d := &store.Doc{Workspace: c.w.Key, Kind: kind, Name: name, Version: number}
 	old := e.document().doc

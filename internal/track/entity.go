@@ -192,8 +192,8 @@ func decode[T any, P interface {
 }
 
 // maxEntity bounds an entity as it is written, in bytes: each change writes it whole, and everybody
-// else's wait meanwhile.
-const maxEntity = 4 << 20
+// else's wait meanwhile. A batch with the most parameters and tags that MLflow allows fits.
+const maxEntity = 2 << 20
 
 // encode writes an entity; NaN never comes here.
 func encode(e entity) (json.RawMessage, error) { return marshal(e) }

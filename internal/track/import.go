@@ -130,7 +130,7 @@ func importRun(c *call) (any, error) {
 		r.settle(e)
 		r.doc = nil
 		if old != nil {
-			r.doc, r.Experiment, r.URI, r.Stage, r.Deleted = old.doc, old.Experiment, old.URI, old.Stage, old.Deleted
+			r.stored, r.Experiment, r.URI, r.Stage, r.Deleted = old.stored, old.Experiment, old.URI, old.Stage, old.Deleted
 			r.Staged = old.Staged
 			r.Params, r.Tags = with(r.Params, old.Params), with(r.Tags, old.Tags)
 			r.Datasets, r.Apart, r.ModelInputs, r.ModelOutputs = old.Datasets, old.Apart, old.ModelInputs, old.ModelOutputs
@@ -221,7 +221,7 @@ func importLogged(c *call) (any, error) {
 		}
 		m.Experiment, m.URI, m.doc = e.ID, below(e.Location, "models", m.ID, "artifacts"), nil
 		if old != nil {
-			m.doc, m.Experiment, m.URI, m.Deleted = old.doc, old.Experiment, old.URI, old.Deleted
+			m.stored, m.Experiment, m.URI, m.Deleted = old.stored, old.Experiment, old.URI, old.Deleted
 			v := old.Tags[tagModelVersions]
 			m.Params, m.Tags = with(m.Params, old.Params), with(m.Tags, old.Tags)
 			if v != "" {

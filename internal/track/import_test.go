@@ -106,7 +106,7 @@ func TestTooLargeToImport(t *testing.T) {
 	} {
 		c.body["from"], c.body["tags"] = "http://old", tags
 		got := s.want(http.StatusBadRequest, "POST", path, c.body)
-		if words := fmt.Sprint(got["message"]); !strings.HasPrefix(words, c.says+" has more than 4 MiB") {
+		if words := fmt.Sprint(got["message"]); !strings.HasPrefix(words, c.says+" has more than 2 MiB") {
 			t.Errorf("%s: %s", path, words)
 		}
 	}

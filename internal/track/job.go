@@ -130,7 +130,9 @@ func (c *change) adopt(name string) (*run, error) {
 		return nil, err
 	}
 	r.settle(e)
-	return r, nil
+	b, err := encode(r)
+	r.size = len(b) // a job's tags may be more than a run's
+	return r, err
 }
 
 // jobRunOf is the run of a job that has none yet, written; nil when there is no such job.
@@ -166,7 +168,7 @@ func KeepRun(tx *store.Tx, d *store.Doc) error {
 	if err != nil {
 		return err
 	}
-	c := &change{w: &workspace{Workspace: Workspace{Key: d.Workspace}}, tx: tx}
+	c := &change{w: &workspace{Workspace: Workspace{Key: d.Workspace}}, tx: tx, state: true}
 	e, err := findNamed[experiment](c, kindExperiments, name)
 	if err == nil && e == nil { // nobody has asked for it, and nobody knows its ID
 		e, err = c.findExperiment("0")

@@ -23,6 +23,33 @@ func (s *Service) Removals(ws Workspace) int {
 	return len(m.last) + len(m.past)
 }
 
+// Changes is how many changes of a workspace are before the writer of the database or with it.
+func (s *Service) Changes(ws Workspace) int {
+	m := &s.spaces[ws.ID].index.removed
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begun + m.left
+}
+
+// Waiting is how many changes of a user wait for a turn or have one, and how many for one of those
+// of large things.
+func (s *Service) Waiting(user string) (changes, large int) {
+	of := func(t *turns) int {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if u := t.of[user]; u != nil {
+			return u.calls
+		}
+		return 0
+	}
+	return of(&s.changes), of(&s.largeChanges)
+}
+
+// LargeTurn takes the turn of a user to change something large.
+func (s *Service) LargeTurn(ctx context.Context, user string) (done func(), err error) {
+	return s.largeChanges.take(ctx, user)
+}
+
 // Plant makes n finished runs by writing to the store many at a time, for benchmarks. Each has the
 // metric acc, the parameters lr (10 values), seed (a value of its own) and group (7 values), and
 // the tag team (1,000 values).

@@ -58,6 +58,8 @@ type Service struct {
 	answers   turns // large ones
 	patterns  turns // searches that compare texts with patterns
 	streams   turns // of metrics
+
+	changes, largeChanges turns // what the writer of the database does
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
@@ -66,6 +68,7 @@ func New(o Options) *Service {
 		Options: o, spaces: map[string]*workspace{},
 		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, answers: turns{most: turnsOfUser},
 		patterns: turns{most: patternsOfUser}, streams: turns{most: streamsOfUser},
+		changes: turns{most: changesOfUser}, largeChanges: turns{most: largeChangesOfUser},
 	}
 }
 
