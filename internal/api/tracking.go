@@ -107,7 +107,7 @@ func (s *trackingService) serve(w http.ResponseWriter, r *http.Request, who trac
 		}
 		return fits(ctx, bytes)
 	}
-	if track.Streams(path) {
+	if track.Streams(r.Method, path) {
 		if err := s.stream(w, r, found.tracking, who, path); err != nil {
 			s.fail(w, err)
 		}

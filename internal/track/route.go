@@ -13,10 +13,11 @@ type route struct {
 	task  bool // a job may make it; what it may see is up to the handler
 	raw   bool // its body is not JSON
 	all   bool // it is about all runs, experiments or models, those of jobs and of the workspace too
+
+	streams bool // its answer goes on until a run has ended
 }
 
 const (
-	streamRoute  = "2.0/berth/metrics/stream"
 	apiMlflow    = "2.0/mlflow/"
 	apiArtifacts = "2.0/mlflow-artifacts/"
 )
@@ -36,7 +37,7 @@ func routes() map[string]route {
 		"POST 2.0/berth/import/logged-model":         own(importLogged),
 		"POST 2.0/berth/import/logged-model-metrics": own(importLoggedPoints),
 		"POST 2.0/berth/import/model-version":        {do: importVersion, all: true},
-		"GET " + streamRoute:                         {do: streamMetrics, reads: true},
+		"GET 2.0/berth/metrics/stream":               {do: streamMetrics, reads: true, streams: true},
 
 		"POST experiments/create":                    do(createExperiment),
 		"GET experiments/get":                        look(getExperiment),

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/berthml/berth/internal/track/points"
@@ -12,7 +11,10 @@ import (
 
 // Streams says whether the answer to a request goes on until its run has ended: its context has to
 // end with the server and with the caller's credentials.
-func Streams(path string) bool { return strings.HasSuffix(path, "/"+streamRoute) }
+func Streams(method, path string) bool {
+	r, _, err := routeOf(method, path)
+	return err == nil && r.streams
+}
 
 // streamsOfUser is how many runs a user may watch at a time: each new point is sent to all who
 // watch its run.

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/berthml/berth/internal/track"
 )
 
 // TestMetricsArePushed: a stream has the points that a run has, then those that are logged, and
@@ -213,5 +215,25 @@ func TestPrimaryMetric(t *testing.T) {
 		at(got, "metrics", 1, "run_id") != other || at(got, "metrics", 1, "key") != "loss" ||
 		at(got, "metrics", 2, "run_id") != wrong || at(got, "metrics", 2, "key") != "loss" || at(got, "metrics", 3) != nil {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestOnlyTheStreamGoesOn: a file may be named like the stream of metrics.
+func TestOnlyTheStreamGoesOn(t *testing.T) {
+	const stream = "2.0/berth/metrics/stream"
+	for _, c := range []struct {
+		method, path string
+		streams      bool
+	}{
+		{"GET", "/api/" + stream, true},
+		{"GET", "/ajax-api/" + stream, true},
+		{"POST", "/api/" + stream, false},
+		{"GET", "/" + stream, false},
+		{"PUT", "/api/2.0/mlflow-artifacts/artifacts/0/r/artifacts/" + stream, false},
+		{"GET", "/api/2.0/mlflow-artifacts/artifacts/0/r/artifacts/" + stream, false},
+	} {
+		if got := track.Streams(c.method, c.path); got != c.streams {
+			t.Errorf("%s %s: %v", c.method, c.path, got)
+		}
 	}
 }
