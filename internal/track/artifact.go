@@ -353,7 +353,7 @@ func getVersionArtifact(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.sendBelow(v.URI, p)
+	return c.sendBelow(c.inRun(v.URI), p)
 }
 
 func listLoggedArtifacts(c *call) (any, error) {

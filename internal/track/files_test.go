@@ -103,3 +103,25 @@ func TestPageUploadIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesOfVersionOfRun: the files of a version that names a run are sent, and to a job no more
+// of them than by their own address.
+func TestFilesOfVersionOfRun(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	for _, name := range []string{"model/MLmodel", "secret"} {
+		s.wantRaw(http.StatusOK, "PUT", "/api/2.0/mlflow-artifacts/artifacts/0/"+run+"/artifacts/"+name)
+	}
+	s.must("POST", "registered-models/create", obj{"name": "M"})
+	for _, source := range []string{"runs:/" + run + "/model", "runs:/" + run, "runs:/none/model"} {
+		s.must("POST", "model-versions/create", obj{"name": "M", "source": source})
+	}
+	job := s.as(s.addJob("train", "ann", "mine"))
+	const get = "/model-versions/get-artifact?name=M&version="
+	s.wantRaw(http.StatusOK, "GET", get+"1&path=MLmodel")
+	job.wantRaw(http.StatusOK, "GET", get+"1&path=MLmodel")
+	s.wantRaw(http.StatusNotFound, "GET", get+"1&path=secret")
+	s.wantRaw(http.StatusBadRequest, "GET", get+"1&path=../secret")
+	s.wantRaw(http.StatusOK, "GET", get+"2&path=secret")
+	s.wantRaw(http.StatusNotFound, "GET", get+"3&path=MLmodel")
+}
