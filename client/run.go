@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -178,13 +179,25 @@ func (c *Client) RestoreExperiment(ctx context.Context, id string) error {
 
 // ListExperiments returns experiments, the newest first; view is as in RunQuery.
 func (c *Client) ListExperiments(ctx context.Context, view View) ([]Experiment, error) {
+	return c.experiments(ctx, view, "")
+}
+
+// experimentsAtOnce is how many experiments are asked for at a time: the server looks at all of
+// them for each page, and takes lists of ten thousand ids.
+const (
+	experimentsAtOnce = 50000
+	idsAtOnce         = 10000
+)
+
+// experiments returns those that meet a filter.
+func (c *Client) experiments(ctx context.Context, view View, filter string) ([]Experiment, error) {
 	all, token := []Experiment{}, ""
 	for {
 		var out struct {
 			Experiments []Experiment `json:"experiments"`
 			Next        string       `json:"next_page_token"`
 		}
-		in := map[string]any{"max_results": 1000, "page_token": token, "view_type": view}
+		in := map[string]any{"max_results": experimentsAtOnce, "page_token": token, "view_type": view, "filter": filter}
 		if err := c.call(ctx, http.MethodPost, c.tracking("experiments/search"), in, &out); err != nil {
 			return nil, err
 		}
@@ -193,4 +206,31 @@ func (c *Client) ListExperiments(ctx context.Context, view View) ([]Experiment, 
 			return all, nil
 		}
 	}
+}
+
+// ExperimentsOf returns the experiments that runs are in, deleted or not.
+func (c *Client) ExperimentsOf(ctx context.Context, runs []Run) ([]Experiment, error) {
+	ids := make([]string, len(runs))
+	for i := range runs {
+		ids[i] = literal(runs[i].Info.Experiment)
+	}
+	slices.Sort(ids)
+	var all []Experiment
+	for some := range slices.Chunk(slices.Compact(ids), idsAtOnce) {
+		found, err := c.experiments(ctx, ViewAll, "experiment_id IN ("+strings.Join(some, ",")+")")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// ExperimentNamed returns the experiment with a name, deleted or not.
+func (c *Client) ExperimentNamed(ctx context.Context, name string) (*Experiment, error) {
+	var out struct {
+		Experiment Experiment `json:"experiment"`
+	}
+	err := c.call(ctx, http.MethodGet, c.tracking("experiments/get-by-name?experiment_name="+url.QueryEscape(name)), nil, &out)
+	return &out.Experiment, err
 }

@@ -65,11 +65,13 @@ const (
 
 // RunQuery selects runs, in MLflow's syntax.
 type RunQuery struct {
-	Experiments []string `json:"experiment_ids"` // ids
-	Filter      string   `json:"filter,omitempty"`
-	View        View     `json:"run_view_type,omitempty"` // ViewActive is the default
-	OrderBy     []string `json:"order_by,omitempty"`
-	Limit       int      `json:"-"` // at most this many; 0 is all
+	Experiments []string `json:"experiment_ids,omitempty"` // ids
+	// Within has the runs of all experiments of a view looked through, where none is named.
+	Within  View     `json:"berth_experiment_view_type,omitempty"`
+	Filter  string   `json:"filter,omitempty"`
+	View    View     `json:"run_view_type,omitempty"` // ViewActive is the default
+	OrderBy []string `json:"order_by,omitempty"`
+	Limit   int      `json:"-"` // at most this many; 0 is all
 }
 
 // tracking is an address of the workspace's MLflow server.

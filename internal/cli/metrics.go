@@ -177,7 +177,7 @@ func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none erro
 		return "", none
 	}
 	q := runFlags{all: true, RunQuery: client.RunQuery{Filter: "attributes.run_id LIKE '" + prefix + "%'", Limit: 1000}}
-	if _, err := q.find(ctx, c); err != nil {
+	if err := q.find(ctx, c); err != nil {
 		return "", err
 	}
 	var found []string

@@ -15,12 +15,45 @@ import (
 	"github.com/berthml/berth/internal/cli"
 )
 
+// berthAt runs a command against a server that is a function, and returns its exit code and what it
+// prints.
+func berthAt(t *testing.T, serve http.HandlerFunc, args ...string) (code int, out string) {
+	t.Helper()
+	srv := httptest.NewTLSServer(serve)
+	defer srv.Close()
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{
+		"BERTH_URL": srv.URL, "BERTH_TOKEN": "x", "BERTH_CA": ca, "BERTH_HOME": dir,
+		"BERTH_WORKSPACE": "w", "BERTH_RESOURCE_GROUP": "g", "BERTH_SUBSCRIPTION": "s",
+	} {
+		t.Setenv(k, v)
+	}
+	said, err := os.Create(filepath.Join(dir, "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	stdout := os.Stdout
+	os.Stdout = said
+	code = cli.Main(append([]string{"berth"}, args...))
+	os.Stdout = stdout
+	b, err := os.ReadFile(said.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, string(b)
+}
+
 // TestMetricsAskOncePerMetric: the points of a metric of several runs are asked for together, and
 // are printed with their runs.
 func TestMetricsAskOncePerMetric(t *testing.T) {
 	logged := map[string][]string{"one": {"acc", "loss"}, "two": {"loss", "acc"}, "three": {"loss"}}
 	var asked []string
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	code, out := berthAt(t, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		switch path.Base(r.URL.Path) {
 		case "get":
@@ -43,32 +76,7 @@ func TestMetricsAskOncePerMetric(t *testing.T) {
 			t.Errorf("%s is asked for", r.URL)
 			http.NotFound(w, r)
 		}
-	}))
-	defer srv.Close()
-	dir := t.TempDir()
-	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for k, v := range map[string]string{
-		"BERTH_URL": srv.URL, "BERTH_TOKEN": "x", "BERTH_CA": ca, "BERTH_HOME": dir,
-		"BERTH_WORKSPACE": "w", "BERTH_RESOURCE_GROUP": "g", "BERTH_SUBSCRIPTION": "s",
-	} {
-		t.Setenv(k, v)
-	}
-	said, err := os.Create(filepath.Join(dir, "said"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	out := os.Stdout
-	os.Stdout = said
-	code := cli.Main([]string{"berth", "metrics", "one", "two", "three", "one", "-o", "json"})
-	os.Stdout = out
-	b, err := os.ReadFile(said.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "metrics", "one", "two", "three", "one", "-o", "json")
 	var rows []struct {
 		Run    string `json:"run_id"`
 		Key    string
@@ -76,8 +84,8 @@ func TestMetricsAskOncePerMetric(t *testing.T) {
 			Run string `json:"run_id"`
 		}
 	}
-	if err := json.Unmarshal(b, &rows); err != nil || code != 0 {
-		t.Fatalf("%d %s: %v", code, b, err)
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 0 {
+		t.Fatalf("%d %s: %v", code, out, err)
 	}
 	var got []string
 	for _, r := range rows {

@@ -29,30 +29,39 @@ func (q *runFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&q.experiment, "experiment", "", "only runs of this experiment")
 }
 
-// find finds the experiments that are looked through, and returns the names of all by their ids.
-func (q *runFlags) find(ctx context.Context, c *client.Client) (map[string]string, error) {
-	all, err := c.ListExperiments(ctx, client.ViewAll)
-	if err != nil {
-		return nil, err
+// find finds the experiments that are looked through.
+func (q *runFlags) find(ctx context.Context, c *client.Client) error {
+	if q.experiment == "" {
+		if q.Within = client.ViewActive; q.all {
+			q.Within = client.ViewAll
+		}
+		return nil
 	}
-	names := make(map[string]string, len(all))
-	q.Experiments = []string{}
-	for _, e := range all {
+	e, err := c.ExperimentNamed(ctx, q.experiment)
+	switch {
+	case berth.CodeOf(err) == berth.NotFound:
+		all, err := c.ListExperiments(ctx, client.ViewAll)
+		if err != nil {
+			return err
+		}
+		return noExperiment(q.experiment, all)
+	case err != nil:
+		return err
+	case e.Stage == experimentDeleted && !q.all:
+		return berth.Errorf(berth.NotFound, "experiment %s was deleted; `berth runs --deleted --experiment %s` lists its runs, and `berth runs experiments restore %s` brings them back",
+			e.Name, quote(e.Name), quote(e.Name))
+	}
+	q.Experiments = []string{e.ID}
+	return nil
+}
+
+// namesOfExperiments adds the names of the experiments that runs are in, by their ids.
+func namesOfExperiments(ctx context.Context, c *client.Client, runs []client.Run, names map[string]string) error {
+	found, err := c.ExperimentsOf(ctx, runs)
+	for _, e := range found {
 		names[e.ID] = e.Name
-		if (q.experiment == "" || e.Name == q.experiment) && (q.all || e.Stage != experimentDeleted) {
-			q.Experiments = append(q.Experiments, e.ID)
-		}
 	}
-	if len(q.Experiments) > 0 || q.experiment == "" {
-		return names, nil
-	}
-	for _, e := range all {
-		if e.Name == q.experiment {
-			return nil, berth.Errorf(berth.NotFound, "experiment %s was deleted; `berth runs --deleted --experiment %s` lists its runs, and `berth runs experiments restore %s` brings them back",
-				e.Name, quote(e.Name), quote(e.Name))
-		}
-	}
-	return nil, noExperiment(q.experiment, all)
+	return err
 }
 
 func runsCommand(s *session) *cobra.Command {
@@ -93,12 +102,12 @@ func runsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := q.find(cmd.Context(), c)
+			names := map[string]string{}
+			chosen, err := runColumns(columns, names)
 			if err != nil {
 				return err
 			}
-			chosen, err := runColumns(columns, names)
-			if err != nil {
+			if err := q.find(cmd.Context(), c); err != nil {
 				return err
 			}
 			shown := q.Limit
@@ -112,6 +121,9 @@ func runsCommand(s *session) *cobra.Command {
 			if shown > 0 && len(runs) > shown {
 				runs = runs[:shown]
 				defer s.hint("only the first %d runs are shown; -r 0 shows all", shown)
+			}
+			if err := namesOfExperiments(cmd.Context(), c, runs, names); err != nil {
+				return err
 			}
 			switch {
 			case len(chosen) > 0 && (s.format.chosen() || len(runs) > 0):

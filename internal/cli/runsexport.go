@@ -28,8 +28,7 @@ func exportRunsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			experiments, err := q.find(cmd.Context(), c)
-			if err != nil {
+			if err := q.find(cmd.Context(), c); err != nil {
 				return err
 			}
 			runs, err := c.Runs(cmd.Context(), q.RunQuery)
@@ -48,6 +47,10 @@ func exportRunsCommand(s *session) *cobra.Command {
 					}
 				}
 				return nil
+			}
+			experiments := map[string]string{}
+			if err := namesOfExperiments(cmd.Context(), c, runs, experiments); err != nil {
+				return err
 			}
 			return s.writeCSV(all, experiments)
 		},

@@ -41,7 +41,7 @@ func showRunCommand(s *session) *cobra.Command {
 			if s.format.chosen() {
 				return s.print(r)
 			}
-			experiments, err := c.ListExperiments(cmd.Context(), client.ViewAll)
+			experiments, err := c.ExperimentsOf(cmd.Context(), []client.Run{r.Run})
 			if err != nil {
 				return err
 			}

@@ -223,11 +223,35 @@ func (c *call) selectInTurn(ids []string, s *search, shown func(string) bool) ([
 	return found, nil
 }
 
+// experimentView is a parameter that MLflow does not have: which experiments are looked through,
+// where they are not named.
+const experimentView = "berth_experiment_view_type"
+
+// experimentsWithRuns is the ids of experiments that have runs.
+func (w *workspace) experimentsWithRuns(shown func(string) bool) (ids []string) {
+	w.view(func(x *index) {
+		for id, e := range x.experiments {
+			if shown(e.Stage) && x.runsOf[id] != nil {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids
+}
+
 func searchRuns(c *call) (any, error) {
 	ids, shown := c.texts("experiment_ids"), c.viewType("run_view_type")
-	s, err := c.search(runGrammar, c.texts("order_by"), 1000, 50000, ids)
+	view, viewed := c.get(experimentView)
+	within := c.viewType(experimentView)
+	if viewed && len(ids) > 0 {
+		c.fail(invalid("Give either experiment_ids or %s", experimentView))
+	}
+	s, err := c.search(runGrammar, c.texts("order_by"), 1000, 50000, ids, view)
 	if err != nil {
 		return nil, err
+	}
+	if viewed {
+		ids = c.experimentsWithRuns(within)
 	}
 	found, err := c.selectInTurn(ids, s, shown)
 	if err != nil {

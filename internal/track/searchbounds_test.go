@@ -146,3 +146,56 @@ func TestLoggedSearchReadsMetricsOnce(t *testing.T) {
 		t.Errorf("%v allocations with one metric, %v with %d", one, many, most)
 	}
 }
+
+// TestSearchOfAllExperiments: a search may ask for the runs of all experiments without naming them,
+// page by page, and finds what it would find if it named them.
+func TestSearchOfAllExperiments(t *testing.T) {
+	s := start(t, t.TempDir())
+	job := s.as(s.addJob("train", "ann", "mine"))
+	job.must("GET", "runs/get?run_id=train", nil)
+	for i := range 3 {
+		exp := s.must("POST", "experiments/create", obj{"name": fmt.Sprint("e", i)})["experiment_id"].(string)
+		s.newRun(exp, obj{"run_name": fmt.Sprint("run", i)})
+		if run := s.newRun(exp, obj{"run_name": fmt.Sprint("back", i)}); i == 2 {
+			s.must("POST", "experiments/delete", obj{"experiment_id": exp})
+			s.must("POST", "runs/restore", obj{"run_id": run})
+		}
+	}
+	find := func(who *server, q obj) string {
+		t.Helper()
+		var found []string
+		for q["max_results"] = 2; ; {
+			got := who.must("POST", "runs/search", q)
+			runs, _ := got["runs"].([]any)
+			for _, r := range runs {
+				found = append(found, at(r, "info", "run_name").(string))
+			}
+			if q["page_token"] = got["next_page_token"]; q["page_token"] == nil {
+				return strings.Join(found, " ")
+			}
+		}
+	}
+	const all = "berth_experiment_view_type"
+	name := at(job.must("GET", "runs/get?run_id=train", nil), "run", "info", "run_name").(string)
+	for _, c := range []struct {
+		who  *server
+		q    obj
+		want string
+	}{
+		{s, obj{all: "ACTIVE_ONLY"}, "back0 back1 run0 run1 " + name},
+		{s, obj{all: "ALL"}, "back0 back1 back2 run0 run1 " + name},
+		{s, obj{all: "ALL", "run_view_type": "DELETED_ONLY"}, "run2"},
+		{s, obj{all: "ACTIVE_ONLY", "run_view_type": "DELETED_ONLY"}, ""},
+		{s, obj{}, ""},
+		{job, obj{all: "ALL"}, name},
+	} {
+		c.q["order_by"] = []string{"run_name"}
+		if got := find(c.who, c.q); got != c.want {
+			t.Errorf("%v: %q, want %q", c.q, got, c.want)
+		}
+	}
+	s.want(400, "POST", "runs/search", obj{all: "ALL", "experiment_ids": []string{"0"}})
+	s.want(400, "POST", "runs/search", obj{all: "NONE"})
+	token := s.must("POST", "runs/search", obj{all: "ALL", "max_results": 1})["next_page_token"]
+	s.want(400, "POST", "runs/search", obj{all: "ACTIVE_ONLY", "max_results": 1, "page_token": token})
+}
