@@ -31,6 +31,8 @@ type Run struct {
 		Metrics []Metric `json:"metrics"`
 		Params  []Pair   `json:"params"`
 		Tags    []Pair   `json:"tags"`
+		// AllMetrics is how many metrics the run has, where a search asked for fewer.
+		AllMetrics int `json:"berth_metric_count,omitempty"`
 	} `json:"data"`
 }
 
@@ -71,7 +73,11 @@ type RunQuery struct {
 	Filter  string   `json:"filter,omitempty"`
 	View    View     `json:"run_view_type,omitempty"` // ViewActive is the default
 	OrderBy []string `json:"order_by,omitempty"`
-	Limit   int      `json:"-"` // at most this many; 0 is all
+	// MetricKeys are the metrics that the answer has, and MaxMetrics is how many of each run; nil is
+	// all.
+	MetricKeys []string `json:"berth_metric_keys,omitzero"`
+	MaxMetrics *int     `json:"berth_max_metrics,omitempty"`
+	Limit      int      `json:"-"` // at most this many; 0 is all
 }
 
 // tracking is an address of the workspace's MLflow server.

@@ -26,6 +26,9 @@ const (
 	sparkWidth  = 40
 	chartPoints = 1000
 	chartHeight = 16
+	// shownMetrics is how many metrics a table shows, each of which is a request for its trend: a run
+	// may have hundreds of thousands.
+	shownMetrics = 200
 )
 
 func metricsCommand(s *session) *cobra.Command {
@@ -176,7 +179,7 @@ func runOfPrefix(ctx context.Context, c *client.Client, prefix string, none erro
 	if strings.ContainsAny(prefix, `'"%\`) {
 		return "", none
 	}
-	q := runFlags{all: true, RunQuery: client.RunQuery{Filter: "attributes.run_id LIKE '" + prefix + "%'", Limit: 1000}}
+	q := runFlags{all: true, RunQuery: client.RunQuery{Filter: "attributes.run_id LIKE '" + prefix + "%'", Limit: 1000, MetricKeys: []string{}}}
 	if err := q.find(ctx, c); err != nil {
 		return "", err
 	}
@@ -214,9 +217,14 @@ func wanted(keys []string, key string) bool { return len(keys) == 0 || slices.Co
 func (s *session) listMetrics(ctx context.Context, c *client.Client, runs []*client.Run, keys []string) error {
 	have := map[string][]string{} // by key, the runs
 	rows := []metricRow{}
+	left := 0
 	for _, r := range runs {
 		for _, m := range r.Data.Metrics {
 			if !wanted(keys, m.Key) {
+				continue
+			}
+			if !s.format.chosen() && len(rows) == shownMetrics {
+				left++
 				continue
 			}
 			rows = append(rows, metricRow{r.Info.ID, m.Key, m.Value, m.Step, nil})
@@ -244,6 +252,9 @@ func (s *session) listMetrics(ctx context.Context, c *client.Client, runs []*cli
 	case len(rows) == 0:
 		s.say("run %s has logged no metrics", runs[0].Info.ID)
 		return nil
+	}
+	if left > 0 {
+		defer s.say("… and %d more metrics: `-m KEY` draws one, `-o csv` writes the points of all", left)
 	}
 	return s.printMetrics(rows)
 }

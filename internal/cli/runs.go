@@ -110,6 +110,13 @@ func runsCommand(s *session) *cobra.Command {
 			if err := q.find(cmd.Context(), c); err != nil {
 				return err
 			}
+			switch {
+			case len(chosen) > 0:
+				q.MetricKeys = metricsOfColumns(columns)
+			case !s.format.chosen():
+				most := shownValues
+				q.MaxMetrics = &most
+			}
 			shown := q.Limit
 			if !cmd.Flags().Changed("max-results") {
 				q.Limit++ // to know whether there are more
@@ -157,7 +164,7 @@ var runStatuses = map[string]berth.JobStatus{"FINISHED": berth.Completed, "FAILE
 func runRows(runs []client.Run, names map[string]string) []any {
 	rows := make([]any, 0, len(runs))
 	for _, r := range runs {
-		metrics, params := runValues(r, func(v any) string { return fmt.Sprint(v) })
+		metrics, params := runValues(r, -1, func(v any) string { return fmt.Sprint(v) })
 		rows = append(rows, []any{
 			r.Info.ID, r.Info.Name, r.Info.Status, names[r.Info.Experiment], time.UnixMilli(r.Info.Start).UTC().Format(time.RFC3339), metrics, params,
 		})
@@ -174,16 +181,30 @@ func rounded(v any) string {
 	return text
 }
 
-// runValues are the metrics and the parameters of a run, each on one line.
-func runValues(r client.Run, show func(metric any) string) (metrics, params string) {
-	var m, p []string
-	for _, v := range r.Data.Metrics {
-		m = append(m, oneLine(v.Key)+"="+show(v.Value))
+// shownValues is how many metrics and parameters of a run a table of runs shows: one run may have
+// hundreds of thousands, and every line of the table is as wide as the widest.
+const shownValues = 20
+
+// runValues are the metrics and the parameters of a run, each on one line: at most so many of each,
+// or all where most is -1.
+func runValues(r client.Run, most int, show func(metric any) string) (metrics, params string) {
+	list := func(n, all int, value func(i int) string) string {
+		shown := n
+		if most >= 0 {
+			shown = min(n, most)
+		}
+		var values []string
+		for i := range shown {
+			values = append(values, value(i))
+		}
+		if more := max(n, all) - shown; more > 0 {
+			values = append(values, fmt.Sprintf("… and %d more", more))
+		}
+		return strings.Join(values, " ")
 	}
-	for _, v := range r.Data.Params {
-		p = append(p, oneLine(v.Key)+"="+oneLine(v.Value))
-	}
-	return strings.Join(m, " "), strings.Join(p, " ")
+	d := r.Data
+	return list(len(d.Metrics), d.AllMetrics, func(i int) string { return oneLine(d.Metrics[i].Key) + "=" + show(d.Metrics[i].Value) }),
+		list(len(d.Params), 0, func(i int) string { return oneLine(d.Params[i].Key) + "=" + oneLine(d.Params[i].Value) })
 }
 
 func (s *session) printRuns(runs []client.Run, names map[string]string, now time.Time) error {
@@ -194,7 +215,7 @@ func (s *session) printRuns(runs []client.Run, names map[string]string, now time
 	}
 	named, nested := !s.out.tty, false
 	for i, r := range runs {
-		metrics, params := runValues(r, rounded)
+		metrics, params := runValues(r, shownValues, rounded)
 		name := r.Info.Name
 		if s.out.tty && name == r.Info.ID {
 			name = ""

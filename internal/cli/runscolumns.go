@@ -86,6 +86,24 @@ func runColumns(names []string, experiments map[string]string) ([]runColumn, err
 	return out, nil
 }
 
+// mostMetricKeys is how many metrics a server looks for in each run.
+const mostMetricKeys = 100
+
+// metricsOfColumns are the metrics that columns show, nil where they are more than can be asked
+// for.
+func metricsOfColumns(columns []string) []string {
+	keys := []string{}
+	for _, name := range columns {
+		if key, ok := strings.CutPrefix(strings.TrimSpace(name), "metrics."); ok {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) > mostMetricKeys {
+		return nil
+	}
+	return keys
+}
+
 // printRunColumns prints chosen columns of runs: as a table, as lines of values, or as objects.
 func (s *session) printRunColumns(runs []client.Run, columns []runColumn) error {
 	if s.format.chosen() {

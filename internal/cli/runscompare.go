@@ -40,7 +40,8 @@ func compareRunsCommand(s *session) *cobra.Command {
 			switch {
 			case s.format.name == "tsv" && s.format.query == "":
 				rows := []any{}
-				for _, r := range x.rows(runs) {
+				table, _ := x.rows(runs, -1)
+				for _, r := range table {
 					rows = append(rows, append([]any{r.name}, names(r.values, func(v string) any { return v })...))
 				}
 				return s.print(rows)
@@ -69,16 +70,44 @@ func compareRuns(runs []*client.Run, all bool) comparison {
 	for _, r := range runs {
 		x.Runs = append(x.Runs, r.Info.ID)
 	}
+	params, metrics := pairsByKey(runs, paramsOf), metricsByKey(runs)
 	for _, key := range keysOf(runs, paramKeys) {
-		value := func(r *client.Run) any { return pairValue(r.Data.Params, key) }
-		if all || slices.ContainsFunc(runs, func(r *client.Run) bool { return value(r) != value(runs[0]) }) {
-			x.Params[key] = names(runs, value)
+		row := rowOf(params, key)
+		if all || slices.ContainsFunc(row, func(v any) bool { return v != row[0] }) {
+			x.Params[key] = row
 		}
 	}
 	for _, key := range keysOf(runs, metricKeys) {
-		x.Metrics[key] = names(runs, func(r *client.Run) any { return metricValue(r, key) })
+		x.Metrics[key] = rowOf(metrics, key)
 	}
 	return x
+}
+
+// metricsByKey is the latest values of the metrics of each run.
+func metricsByKey(runs []*client.Run) []map[string]any {
+	return names(runs, func(r *client.Run) map[string]any {
+		values := make(map[string]any, len(r.Data.Metrics))
+		for _, m := range r.Data.Metrics {
+			values[m.Key] = m.Value
+		}
+		return values
+	})
+}
+
+// pairsByKey is the parameters or the tags of each run.
+func pairsByKey(runs []*client.Run, of func(*client.Run) []client.Pair) []map[string]any {
+	return names(runs, func(r *client.Run) map[string]any {
+		values := make(map[string]any, len(of(r)))
+		for _, p := range of(r) {
+			values[p.Key] = p.Value
+		}
+		return values
+	})
+}
+
+// rowOf is what each run has under a key, nil where it has nothing.
+func rowOf(values []map[string]any, key string) []any {
+	return names(values, func(of map[string]any) any { return of[key] })
 }
 
 // A comparedRow is a row of the table of a comparison.
@@ -87,28 +116,38 @@ type comparedRow struct {
 	values      []string
 }
 
-func (x comparison) rows(runs []*client.Run) []comparedRow {
+// rows are the rows of a comparison, with at most so many parameters and metrics, or all where most
+// is -1, and how many are left out.
+func (x comparison) rows(runs []*client.Run, most int) (rows []comparedRow, left int) {
 	shown := func(v any) string {
 		if v == nil {
 			return ""
 		}
 		return oneLine(fmt.Sprint(v))
 	}
-	rows := []comparedRow{
+	rows = []comparedRow{
 		{"run", dim, x.Runs},
 		{"status", dim, names(runs, func(r *client.Run) string { return r.Info.Status })},
 	}
-	for _, key := range sortedKeys(x.Params) {
-		rows = append(rows, comparedRow{"param " + oneLine(key), "", names(x.Params[key], shown)})
+	add := func(what, color string, of map[string][]any) {
+		for i, key := range sortedKeys(of) {
+			if i == most {
+				left += len(of) - i
+				return
+			}
+			rows = append(rows, comparedRow{what + oneLine(key), color, names(of[key], shown)})
+		}
 	}
-	for _, key := range sortedKeys(x.Metrics) {
-		rows = append(rows, comparedRow{"metric " + oneLine(key), cyan, names(x.Metrics[key], shown)})
-	}
-	return rows
+	add("param ", "", x.Params)
+	add("metric ", cyan, x.Metrics)
+	return rows, left
 }
 
 func (s *session) printComparison(runs []*client.Run, x comparison) error {
-	rows := x.rows(runs)
+	rows, left := x.rows(runs, shownMetrics)
+	if left > 0 {
+		defer s.say("… and %d more parameters and metrics, all of which `-o json` gives", left)
+	}
 	t := comparisonTable(runs, rows)
 	widths := t.fit(s.out.width())
 	if slices.ContainsFunc(t.rows[0], func(c cell) bool { return len(c.text) > slices.Max(widths[1:]) }) {
@@ -195,6 +234,10 @@ func pairValue(pairs []client.Pair, key string) any {
 	}
 	return nil
 }
+
+func paramsOf(r *client.Run) []client.Pair { return r.Data.Params }
+
+func tagsOf(r *client.Run) []client.Pair { return r.Data.Tags }
 
 func paramKeys(r *client.Run) []string {
 	return names(r.Data.Params, func(p client.Pair) string { return p.Key })

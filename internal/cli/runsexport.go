@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,16 +75,17 @@ func (s *session) writeCSV(runs []*client.Run, experiments map[string]string) er
 	if err := w.Write(head); err != nil {
 		return err
 	}
-	for _, r := range runs {
+	values := [][]map[string]any{metricsByKey(runs), pairsByKey(runs, paramsOf), pairsByKey(runs, tagsOf)}
+	for i, r := range runs {
 		row := []string{r.Info.ID, r.Info.Name, experiments[r.Info.Experiment], r.Info.User, r.Info.Status, isoTime(r.Info.Start), isoTime(r.Info.End)}
-		for _, k := range metrics {
-			row = append(row, metricOf(r, k))
-		}
-		for _, k := range params {
-			row = append(row, pairOf(r.Data.Params, k))
-		}
-		for _, k := range tags {
-			row = append(row, pairOf(r.Data.Tags, k))
+		for kind, keys := range [][]string{metrics, params, tags} {
+			for _, k := range keys {
+				text := ""
+				if v := values[kind][i][k]; v != nil {
+					text = fmt.Sprint(v)
+				}
+				row = append(row, text)
+			}
 		}
 		if err := w.Write(row); err != nil {
 			return err

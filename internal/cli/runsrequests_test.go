@@ -53,3 +53,59 @@ func TestRunsOfManyExperiments(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsWithManyMetrics: a run with very many metrics and parameters makes no table much longer:
+// it is asked for few of them, and says how many there are.
+func TestRunsWithManyMetrics(t *testing.T) {
+	const many = 20000
+	var metrics, params []string
+	for i := range many {
+		metrics = append(metrics, fmt.Sprintf(`{"key": "m%05d", "value": %d}`, i, i))
+		params = append(params, fmt.Sprintf(`{"key": "p%05d", "value": "x"}`, i))
+	}
+	info := func(id string) string {
+		return fmt.Sprintf(`{"info": {"run_id": %q, "run_name": "n", "experiment_id": "0"}, "data": {"metrics": [%s], "params": [%s]`,
+			id, strings.Join(metrics, ","), strings.Join(params, ","))
+	}
+	asked, charts := "", 0
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		switch path.Base(path.Dir(r.URL.Path)) + "/" + path.Base(r.URL.Path) {
+		case "runs/search":
+			var q map[string]any
+			if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+				t.Error(err)
+			}
+			asked = fmt.Sprint(q["berth_max_metrics"], " ", q["berth_metric_keys"])
+			fmt.Fprintf(w, `{"runs": [%s, "berth_metric_count": 400000}}]}`, info("a"))
+		case "experiments/search":
+			fmt.Fprint(w, `{}`)
+		case "runs/get":
+			fmt.Fprintf(w, `{"run": %s}}}`, info(r.URL.Query().Get("run_id")))
+		case "metrics/get-history-bulk-interval":
+			charts++
+			fmt.Fprint(w, `{}`)
+		default:
+			t.Errorf("%s is asked for", r.URL)
+			http.NotFound(w, r)
+		}
+	}
+	for _, c := range []struct{ command, asked, has string }{
+		{"runs", "20 <nil>", "m00019=19 … and 399980 more  p00000=x"},
+		{"runs --columns run,metrics.m00007,metrics.no", "<nil> [m00007 no]", "a    7"},
+		{"runs -o json", "<nil> <nil>", "m19999"},
+		{"metrics a", "", "m00199"},
+		{"runs compare a b --all", "", "metric m00199"},
+	} {
+		asked = ""
+		code, out := berthAt(t, serve, strings.Fields(c.command)...)
+		if code != 0 || asked != c.asked || !strings.Contains(out, c.has) {
+			t.Errorf("berth %s: %d, asked for %q, printed\n%.2000s", c.command, code, asked, out)
+		}
+		if len(out) > 100_000 && !strings.Contains(c.command, "json") {
+			t.Errorf("berth %s printed %d bytes", c.command, len(out))
+		}
+	}
+	if charts != 200 {
+		t.Errorf("%d charts were asked for", charts)
+	}
+}

@@ -125,7 +125,11 @@ func runSections(r *client.RunDetails, experiments []client.Experiment, now time
 	for _, p := range r.Data.Params {
 		params.add(p.Key, p.Value)
 	}
-	for _, m := range r.Data.Metrics {
+	for i, m := range r.Data.Metrics {
+		if i == shownMetrics {
+			metrics.add("…", fmt.Sprintf("and %d more; `-o json` has all", len(r.Data.Metrics)-i))
+			break
+		}
 		metrics.add(m.Key, fmt.Sprintf("%v  at step %d", m.Value, m.Step))
 	}
 	for _, t := range r.Data.Tags {

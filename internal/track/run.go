@@ -182,6 +182,8 @@ type runInfo struct {
 type runData struct { // its metrics are added
 	Params []pair `json:"params,omitempty"`
 	Tags   []pair `json:"tags,omitempty"`
+
+	AllMetrics int `json:"berth_metric_count,omitempty"` // where not all are there
 }
 
 type runInputs struct {

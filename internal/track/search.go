@@ -242,7 +242,7 @@ func (w *workspace) experimentsWithRuns(shown func(string) bool) (ids []string) 
 func searchRuns(c *call) (any, error) {
 	ids, shown := c.texts("experiment_ids"), c.viewType("run_view_type")
 	view, viewed := c.get(experimentView)
-	within := c.viewType(experimentView)
+	within, metrics := c.viewType(experimentView), c.shownMetrics()
 	if viewed && len(ids) > 0 {
 		c.fail(invalid("Give either experiment_ids or %s", experimentView))
 	}
@@ -260,7 +260,7 @@ func searchRuns(c *call) (any, error) {
 	if s.from < len(found) {
 		s.limit = min(s.limit, withTexts(found[s.from:min(len(found), s.from+s.limit)]))
 	}
-	return sendPage(c, s, "runs", found, c.addRun)
+	return sendPage(c, s, "runs", found, func(out *listWriter, r *run) error { return c.addRunWith(out, r, metrics) })
 }
 
 var experimentGrammar = &grammar{
