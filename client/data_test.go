@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -220,6 +221,26 @@ func TestDownloadOfOneFile(t *testing.T) {
 	_, err = c.Download(t.Context(), "azureml://datastores/workspaceblobstore/paths/nothing", dir, nil)
 	if berth.CodeOf(err) != berth.NotFound {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestDownloadOfFileThatIsAFolder: of a file and others below it, the file is left behind, and all
+// else comes.
+func TestDownloadOfFileThatIsAFolder(t *testing.T) {
+	b := &blobs{}
+	c := open(t, b.handlers())
+	for _, name := range []string{"a", "a/b/c", "a/b", "a/d", "ab", "z"} {
+		b.files["/st.blob.berth/c/p/"+name] = []byte("x")
+	}
+	dir := t.TempDir()
+	got, err := c.Download(t.Context(), "azureml://datastores/workspaceblobstore/paths/p", dir, nil)
+	if err != nil || got.Files != 4 || got.Bytes != 4 || !slices.Equal(got.Left, []string{"p/a", "p/a/b"}) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, name := range []string{"a/b/c", "a/d", "ab", "z"} {
+		if have, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))); string(have) != "x" {
+			t.Errorf("%s: %q, %v", name, have, err)
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ import (
 type Download struct {
 	Files int
 	Bytes int64
+	// Left are the names of files that were left behind: there are others below them, as if they were
+	// folders too.
+	Left []string
 }
 
 // blobItem is one line of a list of blobs.
@@ -167,6 +170,7 @@ func (c *Client) blobs(ctx context.Context, ds *folder, prefix string) ([]blobIt
 
 func (c *Client) fetchAll(ctx context.Context, open opener, items []blobItem, base, dir string, progress func(done, total int64)) (Download, error) {
 	var d Download
+	items, d.Left = apart(items, base)
 	for _, it := range items {
 		if rel := strings.TrimPrefix(it.Name, base); !filepath.IsLocal(filepath.FromSlash(rel)) || strings.ContainsAny(rel, "\\\x00") {
 			return d, berth.Errorf(berth.Invalid, "the name %q would leave the folder %s; nothing was downloaded", it.Name, dir)
@@ -195,6 +199,26 @@ func (c *Client) fetchAll(ctx context.Context, open opener, items []blobItem, ba
 		}
 		return nil
 	})
+}
+
+// apart are the files that can be beside each other below a folder, and the names of the others:
+// storage may have both a file a and a file a/b.
+func apart(items []blobItem, base string) (fit []blobItem, left []string) {
+	folders := map[string]bool{}
+	rel := func(it blobItem) string { return path.Clean(strings.TrimPrefix(it.Name, base)) }
+	for _, it := range items {
+		for dir := path.Dir(rel(it)); dir != "." && dir != "/" && !folders[dir]; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+	}
+	for _, it := range items {
+		if folders[rel(it)] {
+			left = append(left, it.Name)
+		} else {
+			fit = append(fit, it)
+		}
+	}
+	return fit, left
 }
 
 // fetch copies one file to rel below root, through a file beside it.

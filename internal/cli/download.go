@@ -23,6 +23,17 @@ func (s *session) fetch(ctx context.Context, c *client.Client, what, uri, dir st
 		return err
 	}
 	s.say("%s: %d %s, %s, in %s", what, got.Files, plural(got.Files, "file"), size(got.Bytes), dir)
+	return s.leftFiles(got)
+}
+
+// leftFiles names the files that a download has left behind, and fails if there are any.
+func (s *session) leftFiles(got client.Download) error {
+	for _, name := range got.Left {
+		s.warn("%s was left behind: there are files below it, and a folder cannot be a file too", name)
+	}
+	if len(got.Left) > 0 {
+		return exitError(exitFailed)
+	}
 	return nil
 }
 

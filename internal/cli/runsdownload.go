@@ -31,7 +31,7 @@ func downloadRunCommand(s *session) *cobra.Command {
 				return err
 			}
 			s.say("%s, %s, in %s", count(got.Files, "file"), size(got.Bytes), dir)
-			return nil
+			return s.leftFiles(got)
 		},
 	}
 	cmd.Flags().StringVarP(&dir, "download-path", "p", "artifacts", "folder to copy to")
