@@ -23,8 +23,8 @@ import (
 type Download struct {
 	Files int
 	Bytes int64
-	// Left are the names of files that were left behind: there are others below them, as if they were
-	// folders too.
+	// Left are the names of files that were left behind: there are others below them, as if they
+	// were folders too.
 	Left []string
 }
 

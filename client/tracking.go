@@ -73,8 +73,8 @@ type RunQuery struct {
 	Filter  string   `json:"filter,omitempty"`
 	View    View     `json:"run_view_type,omitempty"` // ViewActive is the default
 	OrderBy []string `json:"order_by,omitempty"`
-	// MetricKeys are the metrics that the answer has, and MaxMetrics is how many of each run; nil is
-	// all.
+	// MetricKeys are the metrics that the answer has, and MaxMetrics is how many of each run; nil
+	// is all.
 	MetricKeys []string `json:"berth_metric_keys,omitzero"`
 	MaxMetrics *int     `json:"berth_max_metrics,omitempty"`
 	Limit      int      `json:"-"` // at most this many; 0 is all

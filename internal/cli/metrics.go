@@ -26,8 +26,8 @@ const (
 	sparkWidth  = 40
 	chartPoints = 1000
 	chartHeight = 16
-	// shownMetrics is how many metrics a table shows, each of which is a request for its trend: a run
-	// may have hundreds of thousands.
+	// shownMetrics is how many metrics a table shows, each of which is a request for its trend: a
+	// run may have hundreds of thousands.
 	shownMetrics = 200
 )
 

@@ -51,8 +51,8 @@ func Server(address, token string, roots *x509.CertPool, patience time.Duration)
 }
 
 // sameHost follows no redirect to another host or port: what an import brings is what its source
-// has, and not what this machine can reach, and the token is the source's. Another scheme is another
-// port.
+// has, and not what this machine can reach, and the token is the source's. Another scheme is
+// another port.
 func sameHost(r *http.Request, via []*http.Request) error {
 	from, upgraded := *via[0].URL, *via[0].URL
 	if from.Scheme == "http" && portOf(&from) == "80" {

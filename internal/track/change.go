@@ -22,7 +22,8 @@ type change struct {
 }
 
 // What one user has the database's writer do at a time. It makes one change after the other, of
-// everybody: those of a user wait before it, and each that reads and writes much for the one before.
+// everybody: those of a user wait before it, and each that reads and writes much for the one
+// before.
 const (
 	changesOfUser      = 8
 	largeChangesOfUser = 1
