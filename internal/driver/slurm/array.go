@@ -180,7 +180,7 @@ func (d *Driver) submitArray(ctx context.Context, all []*submission) error {
 		err = d.save(all[0].r)
 		d.mu.Unlock()
 		if err == nil {
-			all[0].job, err = d.slurm.submit(ctx, w.script, options(all[0].r.Name, w))
+			all[0].job, err = d.slurm.submit(ctx, all[0].r.Name, w, 1)
 		}
 		return err
 	}
@@ -189,7 +189,7 @@ func (d *Driver) submitArray(ctx context.Context, all []*submission) error {
 	if err != nil {
 		return err
 	}
-	number, err := d.slurm.submit(ctx, w.script, append(options(a.Name, w), arrayOption(len(all))))
+	number, err := d.slurm.submit(ctx, a.Name, w, len(all))
 	if _, refused := errors.AsType[*commandError](err); refused || err != nil && berth.CodeOf(err) != berth.Unavailable {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -110,9 +110,13 @@ var refusals = []string{
 	"node count specification invalid",
 }
 
-// submit submits a script and returns the number of its job.
-func (c commands) submit(ctx context.Context, script []byte, options []string) (string, error) {
-	out, err := c.run(ctx, script, submitter, append([]string{"--parsable"}, options...)...)
+// submit is [calls.submit].
+func (c commands) submit(ctx context.Context, name string, w work, tasks int) (string, error) {
+	args := append([]string{"--parsable"}, options(name, w)...)
+	if tasks > 1 {
+		args = append(args, arrayOption(tasks))
+	}
+	out, err := c.run(ctx, w.script, submitter, args...)
 	if failed, ok := errors.AsType[*commandError](err); ok {
 		for _, r := range refusals {
 			if strings.Contains(strings.ToLower(failed.msg), r) {
@@ -131,23 +135,13 @@ func (c commands) submit(ctx context.Context, script []byte, options []string) (
 	return number, nil
 }
 
-// job is a job as Slurm lists it.
-type job struct {
-	number, name, state, why, node string
-	code                           int
-	vague                          bool // code may stand for itself or for 128 more
-	// restarts is how often Slurm has put it into its queue again. It does that to a job that may
-	// not be requeued, too, when the job's node does not answer, and cancels it then.
-	restarts int
-}
-
 // columns are those of squeue's listing, with their widths.
 var columns = []struct {
 	name  string
 	width int
 }{{"JobArrayID", 20}, {"State", 20}, {"exit_code", 12}, {"Name", 48}, {"NodeList", 80}, {"RestartCnt", 8}, {"Reason", 200}}
 
-// jobs lists the account's jobs, those that ended a short while ago too.
+// jobs is [calls.jobs].
 func (c commands) jobs(ctx context.Context) ([]job, error) {
 	var format []string
 	for _, x := range columns {
@@ -195,8 +189,7 @@ func parseCode(s string) int {
 	return n >> 8
 }
 
-// past asks the accounts about a job that the controller has forgotten. The job has no state when
-// they do not know it; kept says that there are accounts.
+// past is [calls.past].
 func (c commands) past(ctx context.Context, number string) (j job, kept bool, err error) {
 	out, err := c.run(ctx, nil, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+number, "--format=State,ExitCode,NodeList")
 	if failed, ok := errors.AsType[*commandError](err); ok && strings.Contains(strings.ToLower(failed.msg), "accounting storage is disabled") {
@@ -220,46 +213,53 @@ func (c commands) past(ctx context.Context, number string) (j job, kept bool, er
 	return j, true, nil
 }
 
-// signal sends a signal to the script of a job that runs.
-func (c commands) signal(ctx context.Context, number, name string) error {
-	return c.cancel(ctx, "--batch", "--signal="+name, number)
-}
-
-// cancel calls scancel. A job that has ended is success.
-func (c commands) cancel(ctx context.Context, args ...string) error {
-	_, err := c.run(ctx, nil, "scancel", args...)
-	if failed, ok := errors.AsType[*commandError](err); ok {
-		for _, over := range []string{"already completed", "already completing", "invalid job id", "job/step already"} {
-			if strings.Contains(strings.ToLower(failed.msg), over) {
-				return nil
-			}
-		}
-		return unavailable(err)
+// ask is [calls.ask].
+func (c commands) ask(ctx context.Context, number string, atOnce bool) error {
+	name := "USR1"
+	if atOnce {
+		name = "USR2"
 	}
-	return err
+	return c.scancel(ctx, "--batch", "--signal="+name, number)
 }
 
-// throttle sets how many jobs of an array may run at a time; 0 is no limit.
+// cancel is [calls.cancel].
+func (c commands) cancel(ctx context.Context, number string) error { return c.scancel(ctx, number) }
+
+// cancelWaiting is [calls.cancelWaiting]. Of an array it would cancel all that wait.
+func (c commands) cancelWaiting(ctx context.Context, number string) error {
+	return c.scancel(ctx, "--state=PENDING", number)
+}
+
+// scancel calls scancel. A job that has ended is success.
+func (c commands) scancel(ctx context.Context, args ...string) error {
+	_, err := c.run(ctx, nil, "scancel", args...)
+	return unlessOver(err)
+}
+
+// overWords are what Slurm says of a job that has ended.
+var overWords = []string{"already completed", "already completing", "invalid job id", "job/step already", "already finished"}
+
+// unlessOver is the error of a command for a job, nil where that has ended.
+func unlessOver(err error) error {
+	failed, ok := errors.AsType[*commandError](err)
+	if !ok {
+		return err
+	}
+	for _, over := range overWords {
+		if strings.Contains(strings.ToLower(failed.msg), over) {
+			return nil
+		}
+	}
+	return unavailable(err)
+}
+
+// throttle is [calls.throttle].
 func (c commands) throttle(ctx context.Context, number string, most int) error {
 	_, err := c.run(ctx, nil, "scontrol", "update", "JobId="+number, "ArrayTaskThrottle="+strconv.Itoa(most))
-	if failed, ok := errors.AsType[*commandError](err); ok {
-		for _, over := range []string{"already completed", "already completing", "invalid job id", "job/step already", "already finished"} {
-			if strings.Contains(strings.ToLower(failed.msg), over) {
-				return nil
-			}
-		}
-		return unavailable(err)
-	}
-	return err
+	return unlessOver(err)
 }
 
-// about is what a controller says of its cluster.
-type about struct {
-	name, version string
-	maxArray      int64 // how many tasks an array may have; 1 where there are none
-}
-
-// cluster asks the controller for the name of the cluster and the version of Slurm.
+// cluster is [calls.cluster].
 func (c commands) cluster(ctx context.Context) (a about, err error) {
 	out, err := c.run(ctx, nil, "scontrol", "--oneliner", "show", "config")
 	if err != nil {
@@ -272,7 +272,7 @@ func (c commands) cluster(ctx context.Context) (a about, err error) {
 		}
 		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
 		case "ClusterName":
-			a.name = value
+			a.name, a.machine = value, "slurm:"+value
 		case "SLURM_VERSION":
 			a.version = value
 		case "MaxArraySize": // the first index that is too large
@@ -285,16 +285,6 @@ func (c commands) cluster(ctx context.Context) (a about, err error) {
 		return a, berth.Errorf(berth.Unavailable, "Slurm does not say what its cluster is called")
 	}
 	return a, nil
-}
-
-// node is a node of the cluster.
-type node struct {
-	CPUs   float64
-	Memory int64 // bytes
-	GPUs   int
-	Down   bool
-	// Longest is how long a job of its partition may run; 0 is no limit.
-	Longest time.Duration
 }
 
 // limitOf reads a time limit as sinfo prints it: DAYS-HOURS:MINUTES:SECONDS, of which only minutes
@@ -316,7 +306,7 @@ func limitOf(s string) time.Duration {
 	return time.Duration(n)*24*time.Hour + time.Duration(seconds)*time.Second
 }
 
-// nodes lists the nodes of a partition, of all when it is empty.
+// nodes is [calls.nodes].
 func (c commands) nodes(ctx context.Context, partition string) ([]node, error) {
 	args := []string{"--noheader", "--Node", "--format=%N|%c|%m|%G|%t|%l"}
 	if partition != "" {
@@ -347,7 +337,7 @@ func (c commands) nodes(ctx context.Context, partition string) ([]node, error) {
 	return all, nil
 }
 
-// addresses are where the nodes are reached, by name.
+// addresses is [calls.addresses].
 func (c commands) addresses(ctx context.Context) (map[string]string, error) {
 	out, err := c.run(ctx, nil, "sinfo", "--noheader", "--Node", "--Format=NodeList:100,NodeAddr:100")
 	if err != nil {

@@ -17,7 +17,7 @@ func TestEnvironmentOfJobs(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("BERTH_SECRET", "hidden")
 	t.Setenv("SLURM_CONF", "/etc/here.conf")
-	if number, err := (commands{}).submit(t.Context(), []byte("#!/bin/sh\n"), options("name", work{nodes: 1})); err != nil || number != "7" {
+	if number, err := (commands{}).submit(t.Context(), "name", work{script: []byte("#!/bin/sh\n"), nodes: 1}, 1); err != nil || number != "7" {
 		t.Fatal(number, err)
 	}
 	env, err := os.ReadFile(filepath.Join(dir, "env"))

@@ -38,7 +38,7 @@ func (d *Driver) alone(what func() (work, error)) func(context.Context, *record)
 		if err != nil {
 			return "", err
 		}
-		return d.slurm.submit(ctx, w.script, options(r.Name, w))
+		return d.slurm.submit(ctx, r.Name, w, 1)
 	}
 }
 
@@ -66,7 +66,7 @@ func (d *Driver) program() (hash, home string, err error) {
 	if hash, err = d.c.Program(); err != nil {
 		return "", "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
 	}
-	if d.c.Consents[name] == trusted || d.slurm.login != nil { // or the account is not the server's
+	if d.c.Consents[name] == trusted || d.login != nil { // or the account is not the server's
 		return hash, "", nil
 	}
 	return hash, d.c.Home, nil
@@ -75,7 +75,7 @@ func (d *Driver) program() (hash, home string, err error) {
 // trusted is the word of an operator who lets jobs run on nodes that see the server's folder.
 const trusted = "trusted"
 
-// options are those of sbatch for a job, which gets the environment that [commands.submit] gives
+// options are those of sbatch for a job, which gets the environment that [commands.run] gives
 // sbatch.
 func options(name string, w work) []string {
 	s, n := w.site, strconv.Itoa(w.nodes)

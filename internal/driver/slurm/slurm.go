@@ -25,7 +25,8 @@ const name = "slurm"
 type Driver struct {
 	c     driver.Config
 	log   *slog.Logger
-	slurm commands
+	slurm calls
+	login *login // nil where commands are run on this machine
 	dir   *dir.Dir
 
 	mu      sync.Mutex
@@ -56,8 +57,9 @@ func Open(c driver.Config) (driver.Driver, error) {
 		if err := ssh.CheckAgent(c); err != nil {
 			return nil, err
 		}
-		d.slurm.login = &login{agent: c.SSHAgent}
+		d.login = &login{agent: c.SSHAgent}
 	}
+	d.slurm = commands{login: d.login}
 	return d, nil
 }
 
@@ -228,8 +230,8 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	}
 	d.Drop(berth.Errorf(berth.Conflict, "it is connected to again"))
 	var shell *ssh.Shell
-	if d.slurm.login != nil {
-		if shell, err = d.slurm.login.connect(ctx, a); err != nil {
+	if d.login != nil {
+		if shell, err = d.login.connect(ctx, a); err != nil {
 			return nil, err
 		}
 	}
@@ -253,7 +255,7 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	d.site, d.drop = s, end
 	d.mu.Unlock()
 	go d.poll(polling, end)
-	c := &driver.Connection{Machine: "slurm:" + about.name, Host: about.name, Version: about.version, Ended: ended}
+	c := &driver.Connection{Machine: about.machine, Host: about.name, Version: about.version, Ended: ended}
 	if shell != nil {
 		c.HostKeys = shell.HostKeys()
 		go func() {
@@ -266,8 +268,8 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 
 // logout ends the connection to the login node, if there is one.
 func (d *Driver) logout() {
-	if d.slurm.login != nil {
-		d.slurm.login.close()
+	if d.login != nil {
+		d.login.close()
 	}
 }
 

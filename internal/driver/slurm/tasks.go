@@ -397,7 +397,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error
 // ask cancels a job that waits, and asks one that runs to stop.
 func (d *Driver) ask(ctx context.Context, number string) error {
 	if strings.Contains(number, "_") {
-		// With --state=PENDING, scancel would cancel all jobs of the array that wait.
+		// cancelWaiting would cancel all jobs of the array that wait.
 		jobs, _, err := d.listWithin(ctx, listingAge)
 		if err != nil {
 			return err
@@ -405,10 +405,10 @@ func (d *Driver) ask(ctx context.Context, number string) error {
 		if slices.ContainsFunc(jobs, func(j job) bool { return j.number == number && j.state == "PENDING" }) {
 			return d.slurm.cancel(ctx, number)
 		}
-	} else if err := d.slurm.cancel(ctx, "--state=PENDING", number); err != nil {
+	} else if err := d.slurm.cancelWaiting(ctx, number); err != nil {
 		return err
 	}
-	return d.slurm.signal(ctx, number, "USR1")
+	return d.slurm.ask(ctx, number, false)
 }
 
 // press asks again a task that was asked to stop, ends it at once when its grace is over, and ends
@@ -418,15 +418,15 @@ func (d *Driver) press(r *record) {
 		return
 	}
 	r.pressed = time.Now()
-	args := []string{"--batch", "--signal=USR1", r.Job}
-	switch late := time.Since(r.By); {
-	case late > hardAfter:
-		args = []string{r.Job}
-	case late >= 0:
-		args[1] = "--signal=USR2"
-	}
+	number, late := r.Job, time.Since(r.By)
 	d.errands.after(0, func(ctx context.Context) {
-		if err := d.slurm.cancel(ctx, args...); err != nil && ctx.Err() == nil {
+		var err error
+		if late > hardAfter {
+			err = d.slurm.cancel(ctx, number)
+		} else {
+			err = d.slurm.ask(ctx, number, late >= 0)
+		}
+		if err != nil && ctx.Err() == nil {
 			d.log.Warn("a job of Slurm was not asked to stop", "job", r.Name, "err", err)
 		}
 	})
