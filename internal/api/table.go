@@ -110,7 +110,7 @@ func jobRows() []resource {
 		{
 			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, PlainMissing: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
 			Wanted:  wantedCompute,
-			Secrets: []string{"properties.administratorAccount.password", "properties.administratorAccount.privateKeyData", "properties.userAccountCredentials.adminUserPassword", "properties.databricksAccessToken", "properties.kubeconfig"},
+			Secrets: []string{"properties.administratorAccount.password", "properties.administratorAccount.privateKeyData", "properties.userAccountCredentials.adminUserPassword", "properties.databricksAccessToken", "properties.kubeconfig", "properties.restSettings.token"},
 			Actions: withActions(instanceActions(), actions{"listnodes": listNodes, "evict": evictNodes, "join": joinCompute}), Questions: []string{"listnodes"},
 		},
 		{

@@ -17,7 +17,7 @@ func (a *App) registry() *driver.Registry {
 // targetConfig is what a target is opened with. Those that share this machine share its built
 // environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
-	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache(), Program: a.program.hash}
+	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache(), Program: a.program.hash, Hosts: a.cfg.Allow.Hosts}
 	if a.cfg.SSHAgent != "false" {
 		c.SSHAgent = a.cfg.SSHAgent
 	}

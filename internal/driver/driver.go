@@ -304,6 +304,9 @@ type Config struct {
 	Provider func() (Provider, error)
 	// Consents is what the operator allows drivers that need it, by their name: see [Type.Consent].
 	Consents map[string]string
+	// Hosts are those that the operator lets the server send requests to, HOST or HOST:PORT, or
+	// with a scheme.
+	Hosts []string
 	// SSHAgent is the socket of an SSH agent whose keys computes may name, or the word true where
 	// the server's environment was to name it and did not; empty allows none.
 	SSHAgent string

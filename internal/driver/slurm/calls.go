@@ -38,6 +38,7 @@ type job struct {
 	number, name, state, why, node string
 	code                           int
 	vague                          bool // code may stand for itself or for 128 more
+	unsaid                         bool // the accounts do not have the code
 	// restarts is how often Slurm has put it into its queue again. It does that to a job that may
 	// not be requeued, too, when the job's node does not answer, and cancels it then.
 	restarts int

@@ -1,5 +1,5 @@
 // Package slurm is the driver for a Slurm cluster whose commands (sbatch, squeue, scancel, sinfo)
-// work on this machine.
+// work on this machine or on a login node, or that slurmrestd speaks for.
 //
 // A task is a batch job. Its script has the launch in it, finds or fetches the program, and becomes
 // a runner for this one task (package runner/alone), which reaches the server at its address. No

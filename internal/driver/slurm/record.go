@@ -167,7 +167,10 @@ func exitOf(r *record, j job) *berth.Exit {
 			if j.vague {
 				e.Reason = fmt.Sprintf("the command ended with exit code %d or %d: Slurm's accounts do not tell them apart", e.Code, e.Code+128)
 			}
-			if len(r.Others) > 0 {
+			if j.unsaid {
+				e.Reason = "the command failed, and Slurm's accounts do not say with which exit code"
+			}
+			if len(r.Others) > 0 && !j.unsaid {
 				e.Reason = fmt.Sprintf("a task of %s ended with exit code %d", job, e.Code)
 			}
 		}

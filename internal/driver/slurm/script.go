@@ -66,7 +66,7 @@ func (d *Driver) program() (hash, home string, err error) {
 	if hash, err = d.c.Program(); err != nil {
 		return "", "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
 	}
-	if d.c.Consents[name] == trusted || d.login != nil { // or the account is not the server's
+	if d.c.Consents[name] == trusted || d.login != nil || d.rest != nil { // or the account is not the server's
 		return hash, "", nil
 	}
 	return hash, d.c.Home, nil
@@ -150,6 +150,7 @@ const scriptText = `#!/bin/sh
 umask 077
 unset LC_ALL LD_LIBRARY_PATH SLURM_TIME_FORMAT
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+[ -n "$HOME" ] || { HOME=$(getent passwd "$(id -u)" | cut -d: -f6); [ -d "$HOME" ] || HOME=; export HOME; }
 home=@HOME@
 [ -z "$home" ] || [ ! -e "$home" ] || exit @SEES_HOME@
 hash=@HASH@

@@ -26,7 +26,8 @@ type Driver struct {
 	c     driver.Config
 	log   *slog.Logger
 	slurm calls
-	login *login // nil where commands are run on this machine
+	login *login // nil unless commands are run on a login node
+	rest  *rest  // nil unless slurmrestd is asked
 	dir   *dir.Dir
 
 	mu      sync.Mutex
@@ -60,6 +61,14 @@ func Open(c driver.Config) (driver.Driver, error) {
 		d.login = &login{agent: c.SSHAgent}
 	}
 	d.slurm = commands{login: d.login}
+	if s.Rest != nil {
+		if err := s.Rest.allowedBy(c.Hosts); err != nil {
+			return nil, err
+		}
+		d.rest = newRest(*s.Rest)
+		d.slurm = d.rest
+		d.maxArray.Store(1)
+	}
 	return d, nil
 }
 
@@ -78,6 +87,8 @@ type site struct {
 	// Address is that of a login node, on which commands are run over SSH; empty: they are run on
 	// this machine.
 	Address string `json:"address"`
+	// Rest says where slurmrestd is; nil: commands are run.
+	Rest *restSettings `json:"restSettings"`
 	// MaxTasks is how many tasks are handed to Slurm at once, running and waiting; 0 is mostTasks.
 	MaxTasks int `json:"maxTasks"`
 
@@ -125,6 +136,9 @@ func readSite(document []byte) (site, error) {
 		if err := x.read("properties.properties.sizes." + name + "."); err != nil {
 			return s, err
 		}
+	}
+	if err := s.checkRest(); err != nil {
+		return s, err
 	}
 	if s.MaxTasks < 0 {
 		return s, berth.Errorf(berth.Invalid, "properties.properties.maxTasks %d must not be negative", s.MaxTasks)
@@ -201,8 +215,12 @@ func Check(old, document []byte) error {
 		return err
 	}
 	if old != nil {
-		if was, err := readSite(old); err != nil || was.Address != s.Address {
+		was, err := readSite(old)
+		if err != nil || was.Address != s.Address {
 			return berth.Errorf(berth.Conflict, "the login node of a Slurm cluster cannot be changed; detach it and attach it again")
+		}
+		if (was.Rest == nil) != (s.Rest == nil) || s.Rest != nil && *was.Rest != *s.Rest {
+			return berth.Errorf(berth.Conflict, "the address, user and certificates of slurmrestd cannot be changed, only its token; detach the compute and attach it again")
 		}
 	}
 	if s.Address == "" {
@@ -211,11 +229,11 @@ func Check(old, document []byte) error {
 	return ssh.Check(old, document)
 }
 
-// AsServer says whether the jobs of a compute run with the account of the server: they do where no
-// login node is named.
+// AsServer says whether the jobs of a compute run with the account of the server: they do where
+// neither a login node nor slurmrestd is named.
 func AsServer(document []byte) bool {
 	s, err := readSite(document)
-	return err != nil || s.Address == ""
+	return err != nil || s.Address == "" && s.Rest == nil
 }
 
 // pollEvery is how often a cluster is asked whether it is there.
@@ -232,6 +250,11 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	var shell *ssh.Shell
 	if d.login != nil {
 		if shell, err = d.login.connect(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	if d.rest != nil {
+		if err = d.rest.connect(a); err != nil {
 			return nil, err
 		}
 	}
@@ -266,10 +289,13 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	return c, nil
 }
 
-// logout ends the connection to the login node, if there is one.
+// logout ends the connection to the login node or slurmrestd, if there is one.
 func (d *Driver) logout() {
 	if d.login != nil {
 		d.login.close()
+	}
+	if d.rest != nil {
+		d.rest.close()
 	}
 }
 

@@ -53,7 +53,8 @@ const sweepTime = 2 * time.Second
 // FILE [--dir DIR] [--index N] [--array NAME]`. It returns the exit code of the process:
 // [berth.ExitRunner] when the task could not be run.
 //
-// SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
+// SIGUSR1 asks the task to end within the grace of its launch, as SIGWINCH does, which a queueing
+// system can send to all processes of a job without harm. SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
 // the server is not told of the end from here.
 func Main(ctx context.Context, args []string) int {
@@ -397,7 +398,7 @@ func (s *signals) onSignal(ask runner.Stop, again bool) {
 // watchSignals passes signals on to the tasks, see attach, until ignore is called.
 func watchSignals() *signals {
 	s := &signals{hurry: make(chan struct{}), stop: make(chan struct{}), in: make(chan os.Signal, 4)}
-	signal.Notify(s.in, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(s.in, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 	hurry := sync.OnceFunc(func() { close(s.hurry) })
 	go func() {
 		for {
@@ -412,7 +413,7 @@ func watchSignals() *signals {
 					s.ended.Store(true)
 					hurry()
 				}
-				s.onSignal(ask, got != syscall.SIGUSR1)
+				s.onSignal(ask, got != syscall.SIGUSR1 && got != syscall.SIGWINCH)
 			case <-s.stop:
 				return
 			}

@@ -53,7 +53,7 @@ const memberMark = "berth-member"
 // lead runs the leader of a gang and returns its exit code: that of the first task that failed.
 func lead(ctx context.Context, dir string, log *slog.Logger) int {
 	asked := make(chan os.Signal, 8)
-	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM)
+	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGWINCH)
 	line, member, n, err := gangOf(ctx, dir)
 	if err != nil {
 		log.Error("the gang cannot begin", "err", err)
@@ -124,7 +124,7 @@ func follow(asked <-chan os.Signal, ends <-chan memberEnd, words chan<- string, 
 	for {
 		select {
 		case s := <-asked:
-			say(map[os.Signal]string{syscall.SIGUSR1: wordStop, syscall.SIGUSR2: wordKill, syscall.SIGTERM: wordEnd}[s])
+			say(map[os.Signal]string{syscall.SIGUSR1: wordStop, syscall.SIGWINCH: wordStop, syscall.SIGUSR2: wordKill, syscall.SIGTERM: wordEnd}[s])
 		case e, ok := <-ends:
 			if !ok {
 				return code
