@@ -12,6 +12,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
 	[ -x /usr/sbin/sshd ] || need+=(openssh-server)
 	command -v slurmctld >/dev/null || need+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
+	command -v slurmrestd >/dev/null || need+=(slurmrestd slurm-wlm-jwt-plugin)
 	command -v slurmdbd >/dev/null || need+=(slurmdbd slurm-wlm-mysql-plugin)
 	command -v mariadbd >/dev/null || need+=(mariadb-server)
 	command -v containerd >/dev/null || need+=(containerd)

@@ -54,6 +54,9 @@ type fixture struct {
 	fetched int // how often the program was
 	blobs   *blobtest.Server
 	turners []driver.Turner
+
+	document string
+	access   *driver.Access // to connect with; nil where nothing has to be connected
 }
 
 // answers has runners ask a driver for their next task, before those that were there.
@@ -73,22 +76,33 @@ func open(t *testing.T) *fixture {
 // openOn is open on a cluster that is there.
 func openOn(t *testing.T, c *slurmtest.Cluster) *fixture {
 	t.Helper()
-	f := &fixture{Cluster: c, dir: t.TempDir(), logs: map[string][]byte{}, blobs: blobtest.New(t)}
+	f := newFixture(t, c)
+	f.reopen(t)
+	return f
+}
+
+func newFixture(t *testing.T, c *slurmtest.Cluster) *fixture {
+	t.Helper()
+	f := &fixture{Cluster: c, dir: t.TempDir(), logs: map[string][]byte{}, blobs: blobtest.New(t), document: document}
 	f.api = httptest.NewUnstartedServer(f)
 	f.api.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	f.api.StartTLS()
 	t.Cleanup(f.api.Close)
-	f.reopen(t)
 	return f
 }
 
 func (f *fixture) reopen(t *testing.T) driver.Driver {
 	t.Helper()
-	d, err := slurm.Open(driver.Config{Name: "site", Dir: f.dir, Properties: []byte(document), Home: filepath.Join(f.dir, "none"), Program: programHash})
+	d, err := slurm.Open(driver.Config{Name: "site", Dir: f.dir, Properties: []byte(f.document), Home: filepath.Join(f.dir, "none"), Program: programHash, Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.(io.Closer).Close() })
+	if f.access != nil {
+		if _, err := d.(driver.Connector).Connect(t.Context(), *f.access); err != nil {
+			t.Fatal(err)
+		}
+	}
 	f.d = d
 	f.answers(d)
 	return d

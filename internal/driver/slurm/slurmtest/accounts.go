@@ -36,6 +36,9 @@ func (c *Cluster) accounts(lines []string) ([]string, error) {
 		"AuthType=auth/munge", "AuthInfo=socket=" + m + "/sock", "DbdHost=localhost", "DbdAddr=127.0.0.1", "DbdPort=" + c.dbd, "SlurmUser=" + who.Username,
 		"StorageType=accounting_storage/mysql", "StorageHost=127.0.0.1", "StoragePort=" + c.db, "StorageUser=slurm", "StoragePass=slurm", "StorageLoc=slurm", "PidFile=" + c.dir + "/slurmdbd.pid",
 	}
+	if c.rest != "" {
+		conf = append(conf, "AuthAltTypes=auth/jwt", "AuthAltParameters=jwt_key="+c.jwtKey())
+	}
 	err = os.WriteFile(filepath.Join(c.dir, "slurmdbd.conf"), []byte(strings.Join(conf, "\n")+"\n"), 0o600)
 	lines = slices.DeleteFunc(slices.Delete(lines, i, i+1), func(l string) bool { return strings.HasPrefix(l, "AccountingStorageType=") })
 	return append(lines, "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1", "AccountingStoragePort="+c.dbd,

@@ -28,6 +28,7 @@ type Cluster struct {
 	procs map[string]*process
 	dbd   string // port of slurmdbd
 	db    string // port of its database
+	rest  string // where slurmrestd listens
 }
 
 type process struct {
@@ -42,6 +43,9 @@ func Start(t testing.TB, nodes, cpus int, extra ...string) *Cluster {
 	need := []string{"munged", "slurmctld", "slurmd", "sbatch"}
 	if slices.Contains(extra, Accounts) {
 		need = append(need, "slurmdbd", "mariadbd", "mariadb-install-db")
+	}
+	if slices.Contains(extra, Rest) {
+		need = append(need, "slurmrestd")
 	}
 	for _, name := range need {
 		if _, err := exec.LookPath(name); err != nil {
@@ -112,6 +116,9 @@ func (c *Cluster) configure(nodes, cpus int, extra []string) error {
 		"MinJobAge=300", "KillWait=5", "MessageTimeout=20", "SlurmctldTimeout=60", "SlurmdTimeout=60", "AccountingStorageType=accounting_storage/none",
 	}
 	if lines, err = c.cgroups(append(lines, extra...)); err != nil {
+		return err
+	}
+	if lines, err = c.tokens(lines); err != nil {
 		return err
 	}
 	if lines, err = c.accounts(lines); err != nil {
