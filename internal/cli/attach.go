@@ -24,6 +24,7 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		"  berth compute attach -n pool --ssh me@a --ssh me@b   several machines as one compute\n" +
 		"  berth compute attach -n laptop --this-machine     the machine you type this on; it connects to the server and opens no port\n" +
 		"  berth compute attach -n site --type slurm --ssh me@login.lab --partition gpu   a Slurm cluster; without --ssh, one whose commands work on the server's machine\n" +
+		"  berth compute attach -n site --type slurm --rest https://slurm.lab:6820 --user me --token-file FILE   a Slurm cluster by slurmrestd; without --token-file, the token is SLURM_JWT of the environment\n" +
 		"  berth compute attach -n k8s --type kubernetes --kubeconfig FILE --context NAME --namespace ml --image IMAGE   a namespace of a Kubernetes cluster\n" +
 		"  berth compute attach -n desk --type agent         another machine that connects to the server, see `berth agent`\n\n" +
 		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +
@@ -39,6 +40,11 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		if rbac {
 			_, err := io.WriteString(s.out, kubernetes.RBAC(cmp.Or(cmd.Flags().Lookup("namespace").Value.String(), "default")))
 			return err
+		}
+		if cmd.Flags().Changed("rest") {
+			if err := restFlags(cmd); err != nil {
+				return err
+			}
 		}
 		if len(where) > 0 {
 			if err := sshFlags(cmd, where); err != nil {
@@ -61,6 +67,27 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		return s.thisMachine(cmd.Context(), name, func() error { return create(cmd, args) })
 	}
 	return cmd
+}
+
+// restFlags sets the flags that --rest stands for. A token is not an argument, which everybody on
+// the machine could read.
+func restFlags(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("ssh") {
+		return usagef("--ssh and --rest exclude each other")
+	}
+	if !cmd.Flags().Changed("type") {
+		if err := cmd.Flags().Set("type", "slurm"); err != nil {
+			return err
+		}
+	}
+	if cmd.Flags().Changed("token-file") {
+		return nil
+	}
+	token := os.Getenv("SLURM_JWT")
+	if token == "" {
+		return usagef("the token of slurmrestd is missing: --token-file FILE, or SLURM_JWT in the environment; `scontrol token` makes one on the cluster")
+	}
+	return cmd.Flags().Set("set", "rest_settings.token="+token)
 }
 
 // sshFlags sets the flags that --ssh stands for, but for those that were given themselves.

@@ -274,7 +274,7 @@ var agentMachine = computeOf("agent", "VirtualMachine", func() []part {
 })
 
 // slurmSite is ours: a Slurm cluster whose commands work on the server's machine, or on a login
-// node that ssh_settings lead to.
+// node that ssh_settings lead to, or whose slurmrestd is where rest_settings say.
 var slurmSite = computeOf("slurm", "Slurm", func() []part {
 	return []part{
 		readonly("compute_location"),
@@ -296,6 +296,13 @@ var slurmSite = computeOf("slurm", "Slurm", func() []part {
 			f("low_priority_qos", text, to("lowPriorityQos")),
 		)), to("properties.sizes")),
 		f("ssh_settings", obj(sshSettings()...), to("login")),
+		f("rest_settings", obj(
+			f("address", text, required),
+			f("user", text, required),
+			f("token", text),
+			f("token_file", tokenFile, to("token")),
+			f("ca_file", textFile("file of certificates"), to("ca")),
+		), to("properties.restSettings")),
 		then(func(s *scope, v *value) {
 			login, ok := asTree(s.out["login"])
 			if !ok {
@@ -323,19 +330,27 @@ var slurmSite = computeOf("slurm", "Slurm", func() []part {
 	}
 })
 
-// keyFile is the path of a private key, relative to the working directory; its text travels.
-var keyFile = typ{name: "a path", readFunc: func(s *scope, v *value) any {
-	path, ok := readText(s, v).(string)
-	if !ok {
-		return nil
-	}
-	key, err := ReadFile(path)
-	if err != nil || len(key) > 1<<20 {
-		s.fail(v, "private key file %s cannot be read; relative paths start at the working directory", path)
-		return nil
-	}
-	return string(key)
-}, showFunc: func(any) any { return nil }}
+// keyFile is the path of a private key, and tokenFile that of a token.
+var (
+	keyFile   = textFile("private key file")
+	tokenFile = textFile("token file")
+)
+
+// textFile is the path of a file, relative to the working directory; its text travels.
+func textFile(what string) typ {
+	return typ{name: "a path", readFunc: func(s *scope, v *value) any {
+		path, ok := readText(s, v).(string)
+		if !ok {
+			return nil
+		}
+		b, err := ReadFile(path)
+		if err != nil || len(b) > 1<<20 {
+			s.fail(v, "%s %s cannot be read; relative paths start at the working directory", what, path)
+			return nil
+		}
+		return string(b)
+	}, showFunc: func(any) any { return nil }}
+}
 
 var synapseSpark = computeOf("synapsespark", "SynapseSpark", func() []part {
 	return []part{
