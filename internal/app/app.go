@@ -208,7 +208,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
-		Instances: a.reach(), Tasks: a.reachTasks(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
+		Instances: a.reach(), Tasks: a.reachTasks(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.program.find,
 		Followers: followers(descriptors()), Loopback: a.loopback,
 		Points:   func(id string) ([]fs.FileInfo, error) { return track.PointFiles(a.trackingDir(), id) },
 		Tracking: leaderTracking{leader}, PassOn: leader.passOn, Endpoints: a.gateway, EndpointZone: a.endpointZone(), Serving: a.gateway.Stats, ReplicaUsage: a.gateway.Usage,

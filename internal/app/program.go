@@ -59,11 +59,3 @@ func (p *program) find(hash string) (io.ReadSeekCloser, error) {
 	}
 	return p.open()
 }
-
-// givenOut is the way to the program for nodes, nil where no compute needs it.
-func (a *App) givenOut() func(hash string) (io.ReadSeekCloser, error) {
-	if a.targetConfig("", a.host).Consents == nil {
-		return nil
-	}
-	return a.program.find
-}
