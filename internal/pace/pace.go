@@ -66,6 +66,16 @@ func Limit(w http.ResponseWriter, r *http.Request, p Pace) *http.Request {
 	return &c
 }
 
+// Wait calls fn while a request of Limit is not read, for which its sender is not to blame.
+func Wait(r *http.Request, fn func()) {
+	if b, ok := r.Body.(*body); ok && !b.ended {
+		b.rc.SetReadDeadline(time.Time{}) //nolint:errcheck // see allow
+		b.until = time.Time{}
+		defer func() { b.allow(time.Now()) }()
+	}
+	fn()
+}
+
 // allow moves the deadline, at most as often as that makes a difference. Where there is none to
 // move, as in tests, only what has come is judged.
 func (b *body) allow(now time.Time) {

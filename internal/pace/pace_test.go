@@ -84,3 +84,37 @@ func TestStricterPaceHolds(t *testing.T) {
 		})
 	}
 }
+
+// deadlines remembers the last deadline that was set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.last = t
+	return nil
+}
+
+// TestWaitsAreNotTheSenders: while a body is not read on purpose, no deadline passes.
+func TestWaitsAreNotTheSenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		r := pace.Limit(w, httptest.NewRequest("POST", "http://h/", &slowBody{first: 10, left: 10}), pace.Document)
+		if !w.last.After(time.Now()) {
+			t.Fatalf("there is no deadline: %s", w.last)
+		}
+		pace.Wait(r, func() {
+			if !w.last.IsZero() {
+				t.Errorf("while it waits the deadline is %s", w.last)
+			}
+			time.Sleep(time.Hour)
+		})
+		if !w.last.After(time.Now()) {
+			t.Errorf("after it waited the deadline is %s", w.last)
+		}
+		if b, err := io.ReadAll(r.Body); len(b) != 10 || err != nil {
+			t.Errorf("%d bytes, %v", len(b), err)
+		}
+	})
+}

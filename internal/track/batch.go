@@ -29,7 +29,7 @@ func logBatch(c *call) (any, error) {
 	if t, _, err := mime.ParseMediaType(kind); kind != "application/json" && (err != nil || t != "application/json") {
 		return nil, c.readParams() // which says what is wrong with it
 	}
-	body, err := c.readBody()
+	body, err := c.readBody(maxBatchBody)
 	if err != nil {
 		return nil, err
 	}

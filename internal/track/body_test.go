@@ -22,7 +22,7 @@ func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		r := httptest.NewRequest("POST", "http://h/", slowBody{15 * time.Second})
-		_, err := (&call{w: httptest.NewRecorder(), r: r}).readBody()
+		_, err := (&call{w: httptest.NewRecorder(), r: r}).readBody(maxBody)
 		took := time.Since(began)
 		if f, _ := faultOf(err); err == nil || took > 2*time.Minute || f.Code != badRequest || !strings.Contains(f.Message, "too slowly") {
 			t.Errorf("after %s: %v", took, err)

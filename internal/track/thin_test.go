@@ -123,7 +123,7 @@ func TestDrawingsTakeTurns(t *testing.T) {
 					if drawing.Add(1) > drawingsOfUser {
 						t.Error("several charts are made at a time")
 					}
-					if len(s.drawings.of["ada"].taken) != drawingsOfUser {
+					if s.drawings.of["ada"].TryAcquire(1) {
 						t.Error("a chart is made without a turn")
 					}
 				} else if n == 9 { // the third ends

@@ -60,6 +60,7 @@ type Service struct {
 	streams   turns // of metrics
 
 	changes, largeChanges turns // what the writer of the database does
+	bodies                turns // bytes of requests
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
@@ -69,6 +70,7 @@ func New(o Options) *Service {
 		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, answers: turns{most: turnsOfUser},
 		patterns: turns{most: patternsOfUser}, streams: turns{most: streamsOfUser},
 		changes: turns{most: changesOfUser}, largeChanges: turns{most: largeChangesOfUser},
+		bodies: turns{most: bodiesOfUser},
 	}
 }
 
@@ -118,8 +120,9 @@ type call struct {
 	path string // of what a route leaves open: an id, an artifact's path
 	// sent says that a part of the answer has been sent: an error breaks it off.
 	sent  bool
-	reads bool // the route changes nothing
-	turn  bool // one of the user's turns to send a large answer is the call's
+	reads bool   // the route changes nothing
+	turn  bool   // one of the user's turns to send a large answer is the call's
+	body  func() // gives back the room that the body takes in memory; nil for a small one
 	params
 }
 
@@ -171,6 +174,11 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 		}
 	}
 	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest, reads: route.reads}
+	defer func() {
+		if c.body != nil {
+			c.body()
+		}
+	}()
 	if !route.raw {
 		if err := c.readParams(); err != nil {
 			return err
@@ -236,7 +244,7 @@ func (c *call) readParams() error {
 			return invalid("Bad Request. Content-Type must be one of ['application/json'].")
 		}
 	}
-	b, err := c.readBody()
+	b, err := c.readBody(maxBody)
 	if err != nil {
 		return err
 	}

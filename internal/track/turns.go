@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // turnsOfUser is how many pieces of long histories are read for one user at a time, and how many
@@ -87,7 +89,7 @@ func (e *encoder) marshal(v any) ([]byte, error) {
 
 // turns let each user do a few things at a time.
 type turns struct {
-	most int // of a user
+	most int64 // of a user
 
 	mu sync.Mutex
 	of map[string]*userTurns
@@ -95,32 +97,33 @@ type turns struct {
 
 // userTurns are the turns of a user who waits for one or has one.
 type userTurns struct {
-	taken chan struct{} // has an item for each
-	calls int           // that wait for a turn or have one; without any this is forgotten
+	*semaphore.Weighted
+	calls int // that wait for a turn or have one; without any this is forgotten
 }
 
 // take waits for one of the user's turns; done gives it back.
 func (t *turns) take(ctx context.Context, user string) (done func(), err error) {
+	return t.takeSome(ctx, user, 1)
+}
+
+// takeSome waits for several turns at once, of which there have to be so many.
+func (t *turns) takeSome(ctx context.Context, user string, n int64) (done func(), err error) {
 	u := t.join(user)
-	select {
-	case u.taken <- struct{}{}:
-		return func() { <-u.taken; t.leave(user, u) }, nil
-	case <-ctx.Done():
+	if u.Acquire(ctx, n) != nil {
 		t.leave(user, u)
 		return nil, interrupted()
 	}
+	return func() { u.Release(n); t.leave(user, u) }, nil
 }
 
 // try takes one of the user's turns if there is one.
 func (t *turns) try(user string) (done func(), ok bool) {
 	u := t.join(user)
-	select {
-	case u.taken <- struct{}{}:
-		return func() { <-u.taken; t.leave(user, u) }, true
-	default:
+	if !u.TryAcquire(1) {
 		t.leave(user, u)
 		return nil, false
 	}
+	return func() { u.Release(1); t.leave(user, u) }, true
 }
 
 func (t *turns) join(user string) *userTurns {
@@ -131,7 +134,7 @@ func (t *turns) join(user string) *userTurns {
 	}
 	u := t.of[user]
 	if u == nil {
-		u = &userTurns{taken: make(chan struct{}, t.most)}
+		u = &userTurns{Weighted: semaphore.NewWeighted(t.most)}
 		t.of[user] = u
 	}
 	u.calls++
