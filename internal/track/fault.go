@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -75,7 +76,7 @@ func faultOf(err error) (f *fault, known bool) {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return faultOf(interrupted())
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case isDiskFull(err):
 		return &fault{Code: unavailable, Message: "The server's disk is full: free some space and try again"}, false
 	case errors.Is(err, points.ErrClosed), errors.Is(err, os.ErrClosed), errors.Is(err, store.ErrClosed):
 		return &fault{Code: unavailable, Message: "The server is stopping, or the workspace was deleted; send the request again"}, true
@@ -89,6 +90,24 @@ func faultOf(err error) (f *fault, known bool) {
 		}
 	}
 	return &fault{Code: internal, Message: "internal error; see the server's log"}, false
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// diskFullPause is how long it is not said again that the disk is full: the log is on a disk, too.
+const diskFullPause = time.Minute
+
+// report writes to the log why a request failed that is not the client's to mend.
+func (s *Service) report(what string, r *http.Request, err error) {
+	if isDiskFull(err) {
+		now, last := time.Now().UnixNano(), s.saidFull.Load()
+		if now-last < int64(diskFullPause) || !s.saidFull.CompareAndSwap(last, now) {
+			return
+		}
+	}
+	s.Log.Error(what, "method", r.Method, "path", r.URL.Path, "err", err)
 }
 
 // Fail answers with an error in MLflow's shape.

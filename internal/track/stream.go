@@ -131,7 +131,7 @@ func (c *call) sendPoint(key string, p points.Point) {
 func (c *call) endStream(why error) error {
 	f, known := faultOf(why)
 	if !known && c.ctx.Err() == nil {
-		c.s.Log.Error("tracking: a stream broke off", "path", c.r.URL.Path, "err", why)
+		c.s.report("tracking: a stream broke off", c.r, why)
 	}
 	b, err := json.Marshal(map[string]string{"message": f.Message})
 	if err != nil {

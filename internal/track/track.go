@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -52,6 +53,8 @@ type Service struct {
 	mu     sync.Mutex
 	spaces map[string]*workspace // by ID
 	closed bool
+
+	saidFull atomic.Int64 // when the log was told last that the disk is full, in nanoseconds
 
 	histories turns // pieces of long histories
 	drawings  turns // charts of series with falling steps
@@ -141,7 +144,7 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 		return
 	}
 	if _, known := faultOf(err); !known {
-		s.Log.Error("tracking", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.report("tracking", r, err)
 	}
 	Fail(w, err)
 }
@@ -210,7 +213,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 // breakOff ends an answer that cannot be completed.
 func (s *Service) breakOff(r *http.Request, err error) {
 	if _, known := faultOf(err); !known && !errors.Is(err, errGone) {
-		s.Log.Error("tracking: an answer broke off", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.report("tracking: an answer broke off", r, err)
 	}
 	panic(http.ErrAbortHandler) // an orderly end would make what was sent look whole
 }
