@@ -297,9 +297,11 @@ func refusal(resp *http.Response) *berth.Error {
 	}
 	if v.Error.Message == "" && json.Unmarshal(b, &v) == nil && v.Error.Message == "" {
 		v.Error.Message = v.Message
-		switch v.ErrorCode { // which come as 400
+		switch v.ErrorCode { // which say more than the status
 		case "RESOURCE_ALREADY_EXISTS":
 			e.Code = berth.Conflict
+		case "REQUEST_LIMIT_EXCEEDED":
+			e.Code = berth.Limit
 		case workspaceFull:
 			e.Code, e.Wire = berth.Limit, workspaceFull
 		}

@@ -216,6 +216,34 @@ func TestWatchGoesOnAfterACut(t *testing.T) {
 	}
 }
 
+// TestWatchIsRefused: who watches too many runs is told, unless one of the streams is the one that
+// was lost a moment ago.
+func TestWatchIsRefused(t *testing.T) {
+	crowded := func(w http.ResponseWriter) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "You watch 32 runs"}`)
+	}
+	calls := 0
+	path := berth.Workspace{Subscription: "s", Group: "g", Name: "w"}.TrackingPath()
+	c := open(t, map[string]http.HandlerFunc{"GET " + path + "/api/2.0/berth/metrics/stream": func(w http.ResponseWriter, r *http.Request) {
+		switch calls++; {
+		case r.URL.Query().Get("run_id") == "refused" || calls == 2:
+			crowded(w)
+		case calls == 1:
+			fmt.Fprint(w, "data: {\"key\":\"loss\"}\n\n")
+		default:
+			fmt.Fprint(w, "event: ended\ndata: {\"status\":\"FINISHED\"}\n\n")
+		}
+	}})
+	each := func(client.Point) error { return nil }
+	if status, err := c.WatchMetrics(t.Context(), "lost", each); status != "FINISHED" || err != nil || calls != 3 {
+		t.Errorf("%s, %v after %d requests", status, err, calls)
+	}
+	if _, err := c.WatchMetrics(t.Context(), "refused", each); berth.CodeOf(err) != berth.Limit || err.Error() != "You watch 32 runs" || calls != 4 {
+		t.Errorf("%v after %d requests", err, calls)
+	}
+}
+
 func TestOpenRefusesWhatCannotBeSafe(t *testing.T) {
 	for _, cfg := range []client.Config{
 		{URL: "http://server:1", Token: "x"}, {URL: "https://server:1"}, {URL: "server", Token: "x"}, {URL: "https://server:1", Token: "x", CA: "/nowhere"},

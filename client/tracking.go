@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+
+	"github.com/berthml/berth"
 )
 
 // Run is a run of the workspace's MLflow server.
@@ -276,7 +278,8 @@ func (c *Client) WatchMetrics(ctx context.Context, run string, f func(Point) err
 			seen[p] = true
 			return f(p)
 		})
-		if status != "" || err != nil && !unreachable(err) {
+		crowded := attempt > 1 && berth.CodeOf(err) == berth.Limit // the one that was lost may count still
+		if status != "" || err != nil && !unreachable(err) && !crowded {
 			return status, err
 		}
 		if err := pause(ctx, attempt); err != nil {
