@@ -113,30 +113,42 @@ func (c *Client) PutArtifact(ctx context.Context, name string, open func() (io.R
 
 // Runs searches runs, page by page: at most q.Limit, or all where it is 0.
 func (c *Client) Runs(ctx context.Context, q RunQuery) ([]Run, error) {
-	runs, page := []Run{}, struct {
+	runs := []Run{}
+	err := c.EachRun(ctx, q, func(r *Run) error {
+		runs = append(runs, *r)
+		return nil
+	})
+	return runs, err
+}
+
+// EachRun calls f with each run that Runs returns, and has no more than a page of them at a time.
+func (c *Client) EachRun(ctx context.Context, q RunQuery, f func(*Run) error) error {
+	page := struct {
 		RunQuery
 		Size  int    `json:"max_results"`
 		Token string `json:"page_token,omitempty"`
 	}{RunQuery: q}
-	for {
+	for seen := 0; ; {
 		page.Size = pageOfRuns
 		if q.Limit > 0 {
-			page.Size = min(page.Size, q.Limit-len(runs))
+			page.Size = min(page.Size, q.Limit-seen)
 		}
 		var out struct {
 			Runs []Run  `json:"runs"`
 			Next string `json:"next_page_token"`
 		}
 		if err := c.call(ctx, http.MethodPost, c.tracking("runs/search"), page, &out); err != nil {
-			return nil, err
+			return err
 		}
-		for _, r := range out.Runs {
-			r.complete()
-			runs = append(runs, r)
+		for i := range out.Runs {
+			out.Runs[i].complete()
+			if err := f(&out.Runs[i]); err != nil {
+				return err
+			}
 		}
-		page.Token = out.Next
-		if page.Token == "" || q.Limit > 0 && len(runs) >= q.Limit {
-			return runs, nil
+		page.Token, seen = out.Next, seen+len(out.Runs)
+		if page.Token == "" || q.Limit > 0 && seen >= q.Limit {
+			return nil
 		}
 	}
 }

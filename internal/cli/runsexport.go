@@ -32,6 +32,10 @@ func exportRunsCommand(s *session) *cobra.Command {
 			if err := q.find(cmd.Context(), c); err != nil {
 				return err
 			}
+			if format == "jsonl" {
+				e := json.NewEncoder(s.out)
+				return c.EachRun(cmd.Context(), q.RunQuery, func(r *client.Run) error { return e.Encode(r) })
+			}
 			runs, err := c.Runs(cmd.Context(), q.RunQuery)
 			if err != nil {
 				return err
@@ -39,15 +43,6 @@ func exportRunsCommand(s *session) *cobra.Command {
 			var all []*client.Run
 			for i := range runs {
 				all = append(all, &runs[i])
-			}
-			if format == "jsonl" {
-				e := json.NewEncoder(s.out)
-				for _, r := range all {
-					if err := e.Encode(r); err != nil {
-						return err
-					}
-				}
-				return nil
 			}
 			experiments := map[string]string{}
 			if err := namesOfExperiments(cmd.Context(), c, runs, experiments); err != nil {

@@ -109,3 +109,22 @@ func TestRunsWithManyMetrics(t *testing.T) {
 		t.Errorf("%d charts were asked for", charts)
 	}
 }
+
+// TestExportWritesPageByPage: JSON lines are written as their page comes, not when all are here.
+func TestExportWritesPageByPage(t *testing.T) {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		var q map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		if q["page_token"] == "second" {
+			http.Error(w, `{"error_code": "INTERNAL_ERROR", "message": "broken"}`, http.StatusBadRequest)
+			return
+		}
+		fmt.Fprint(w, `{"runs": [{"info": {"run_id": "a"}}, {"info": {"run_id": "b"}}], "next_page_token": "second"}`)
+	}
+	code, out := berthAt(t, serve, "runs", "export", "--format", "jsonl")
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); code == 0 || len(lines) != 2 || !strings.Contains(lines[1], `"run_id":"b"`) {
+		t.Errorf("%d, printed\n%s", code, out)
+	}
+}
