@@ -28,7 +28,7 @@ func newID(within Experiment, run string) string {
 // runID is the id that a run of the source has in the workspace, whether it is there yet or not.
 func (c *copier) runID(ctx context.Context, id string) (string, error) {
 	if id == "" || isMLflowRun(id) || checkName(id) != nil {
-		return id, nil
+		return id, nil //nolint:nilerr // the server says what is wrong with it
 	}
 	if known := c.ids[id]; known != "" {
 		return known, nil

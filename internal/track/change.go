@@ -49,7 +49,7 @@ func (c *call) updateIn(t *turns, ctx context.Context, fn func(*change) error) e
 		return err
 	}
 	defer done()
-	return c.workspace.updateOf(ctx, t == &c.s.changes, fn)
+	return c.updateOf(ctx, t == &c.s.changes, fn)
 }
 
 // update runs fn in a transaction and brings the index up to date with it. fn may run more than

@@ -104,7 +104,7 @@ func (c *exitCode) UnmarshalJSON(b []byte) error {
 		} `json:"signal"`
 	}
 	if json.Unmarshal(b, &v) != nil {
-		return nil
+		return nil //nolint:nilerr // of yet another form: it is not known
 	}
 	*c = exitCode(v.Code.n)
 	if sig := max(v.Signal.ID.n, v.Signal.Old.n); *c == 0 && sig > 0 {

@@ -36,7 +36,7 @@ func disk(path string) (free, size int64, ok bool) {
 	if unix.Statfs(path, &st) != nil {
 		return 0, 0, false
 	}
-	block := uint64(st.Bsize) //nolint:unconvert // signed elsewhere
+	block := uint64(st.Bsize)
 	bytes := func(n uint64) int64 { return int64(min(n*block, 1<<62)) }
 	return bytes(uint64(st.Bavail)), bytes(st.Blocks), true //nolint:unconvert // signed elsewhere
 }
