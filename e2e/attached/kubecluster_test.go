@@ -48,8 +48,8 @@ properties:
 	for _, name := range []string{"waits", "first"} {
 		try(s, "job", "cancel", "-n", name)
 	}
-	for _, name := range []string{"small", "never"} {
-		until(t, s, "[]", "compute", "list-nodes", "-n", name, "-o", "json")
+	until(t, s, "[]", "compute", "list-nodes", "-n", "small", "-o", "json")
+	for _, name := range []string{"small", "never"} { // a node that is asked for is waited for, unless its cluster goes
 		run(t, s, "compute", "delete", "-n", name, "--yes")
 	}
 	if out, err := c.Kubectl("get", "jobs,pods,secrets", "-n", "ml", "-l", "berth/provider", "-o", "name"); err != nil || out != "" {
