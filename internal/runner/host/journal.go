@@ -57,6 +57,7 @@ type line struct {
 	Mark    *runner.Mark    `json:"mark,omitempty"`
 	Removed bool            `json:"removed,omitempty"`
 	Deaths  int             `json:"deaths,omitempty"`
+	Passed  bool            `json:"passed,omitempty"` // its trial: the deaths were not its own
 	Ended   bool            `json:"ended,omitempty"` // the worker ended, and did not die
 	Panics  int             `json:"panics,omitempty"`
 	Well    bool            `json:"well,omitempty"` // the worker lives
@@ -133,6 +134,9 @@ func (j *journal) apply(l *line, boot string, n int64) {
 	}
 	e.bytes += n
 	e.boot = boot
+	if l.Passed {
+		e.deaths = 0
+	}
 	if l.Mark != nil {
 		if e.mark.Step != l.Mark.Step { // it got on
 			e.deaths = 0
@@ -275,7 +279,13 @@ func (j *journal) mark(id berth.TaskID, m runner.Mark) error {
 
 // died records how many workers have died preparing a task.
 func (j *journal) died(id berth.TaskID, deaths int) error {
-	l := line{Task: id, Deaths: deaths}
+	return j.note(line{Task: id, Deaths: deaths})
+}
+
+// passed notes that a task passed its trial.
+func (j *journal) passed(id berth.TaskID) error { return j.note(line{Task: id, Passed: true}) }
+
+func (j *journal) note(l line) error {
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err

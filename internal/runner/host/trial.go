@@ -13,8 +13,9 @@ import (
 // A task whose command has begun may end the worker too, by a bug that shows when it is taken up:
 // then each worker would end the same way, for ever. Such tasks must not be given up lightly, so
 // only ends count that were a worker's own (a panic, not a kill), one after the other. After a few
-// the tasks are taken up one by one, and the journal says which it is: the next end shows whose
-// fault it was.
+// the tasks are taken up one by one, and the journal says which it is. The one during whose trial
+// the worker ended is the first of the next worker's: if that ends too it was its fault, and if not
+// it was another's.
 
 const (
 	// mostPanics is how many workers may end by themselves, one soon after the other, before tasks
@@ -105,6 +106,14 @@ func (w *worker) blame(id berth.TaskID, e *entry) {
 // onTrial takes a task up by itself; over has to be called when the task is over. ok is false when
 // the worker ends.
 func (w *worker) onTrial(id berth.TaskID) (over func(), ok bool) {
+	first := id == w.firstTrial
+	if !first {
+		select {
+		case <-w.firstOver:
+		case <-w.ctx.Done():
+			return nil, false
+		}
+	}
 	select {
 	case w.trial <- struct{}{}:
 	case <-w.ctx.Done():
@@ -115,7 +124,11 @@ func (w *worker) onTrial(id berth.TaskID) (over func(), ok bool) {
 	}
 	over = sync.OnceFunc(func() {
 		if w.ctx.Err() == nil {
-			_ = w.journal.try("") // the next one is noted in its place
+			_ = w.journal.try("")    // the next one is noted in its place
+			_ = w.journal.passed(id) // else it is found out again
+		}
+		if first {
+			close(w.firstOver)
 		}
 		w.trials.Add(-1)
 		<-w.trial

@@ -88,3 +88,70 @@ func TestTakingUpEndsTheWorker(t *testing.T) {
 		t.Error("on trial after a worker that was well")
 	}
 }
+
+// TestTrials: the task during whose trial a worker ended is tried first and alone, and one that
+// passes is no longer to blame.
+func TestTrials(t *testing.T) {
+	dir := t.TempDir()
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := openJournal(dir, boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []berth.TaskID{"a.1", "b.1", "c.1"} {
+		b, err := json.Marshal(berth.Launch{Task: id, Command: "true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.claim(id, b, runner.Mark{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.mark(id, runner.Mark{Step: runner.StepExited, Exit: &berth.Exit{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.f.Close()
+	for range mostPanics {
+		if err := takeUp(t, dir, true).journal.try(""); err != nil { // whichever it took up is not to blame
+			t.Fatal(err)
+		}
+	}
+	for range 2 * mostDeaths {
+		w := takeUp(t, dir, true)
+		if e := w.jobs["b.1"].exit; e != nil {
+			t.Fatalf("given up though it passed: %+v", e)
+		}
+		if err := w.journal.try("b.1"); err != nil {
+			t.Fatal(err)
+		}
+		w = takeUp(t, dir, true)
+		if w.firstTrial != "b.1" {
+			t.Fatalf("%q is tried first", w.firstTrial)
+		}
+		w.ctx, w.firstOver = t.Context(), make(chan struct{}) // those of takeUp have ended
+		order := make(chan berth.TaskID)
+		for _, id := range []berth.TaskID{"a.1", "c.1"} {
+			go func() {
+				if over, ok := w.onTrial(id); ok {
+					over()
+					order <- id
+				}
+			}()
+		}
+		over, ok := w.onTrial("b.1")
+		if !ok {
+			t.Fatal("not taken up")
+		}
+		select {
+		case id := <-order:
+			t.Fatalf("%s is tried beside it", id)
+		default:
+		}
+		over()
+		<-order
+		<-order
+	}
+}

@@ -41,8 +41,11 @@ type worker struct {
 	turn    chan struct{} // has one element while a suspect is prepared
 	trial   chan struct{} // has one element while a task is taken up by itself
 	trials  atomic.Int32  // how many tasks are, or will be
-	terms   *Terms
-	base    []string // what commands inherit
+	// firstTrial is taken up before all others, until firstOver is closed.
+	firstTrial berth.TaskID
+	firstOver  chan struct{}
+	terms      *Terms
+	base       []string // what commands inherit
 
 	panicked bool // the worker before it ended by itself
 
@@ -187,6 +190,7 @@ func (w *worker) recover() {
 	defer w.mu.Unlock()
 	known := w.journal.entries()
 	blamed := w.blamed()
+	w.firstTrial, w.firstOver = blamed, make(chan struct{})
 	begun := map[berth.TaskID]bool{}
 	old, _ := os.ReadDir(filepath.Join(w.dir, "tasks"))
 	for _, d := range old {
@@ -234,6 +238,9 @@ func (w *worker) recover() {
 		}
 		j.ticket = w.ticket(&l, last.Step != "")
 		w.launch(j, last)
+	}
+	if j := w.jobs[blamed]; j == nil || !j.trial {
+		close(w.firstOver)
 	}
 }
 
