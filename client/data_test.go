@@ -322,10 +322,8 @@ func TestFilesThatChange(t *testing.T) {
 	small := func() []client.File {
 		return []client.File{file(t, "a", []byte("1")), file(t, "b", []byte("2")), file(t, "c", []byte("3")), file(t, "d", []byte("4"))}
 	}
-	for name, files := range map[string][]client.File{
-		"packed": small(),
-		"alone":  {file(t, "a", bytes.Repeat([]byte("x"), 300<<10))},
-	} {
+	large := func() []client.File { return []client.File{file(t, "a", bytes.Repeat([]byte("x"), 300<<10))} }
+	for name, files := range map[string][]client.File{"packed": small(), "packed shorter": small(), "alone": large(), "alone shorter": large()} {
 		t.Run(name, func(t *testing.T) {
 			b := &blobs{}
 			c := open(t, b.handlers())
@@ -338,7 +336,11 @@ func TestFilesThatChange(t *testing.T) {
 					}
 					files[i].Hash = sha(string(text))
 				}
-				if err := os.WriteFile(last.Path, bytes.Repeat([]byte("y"), int(last.Size)), 0o600); err != nil {
+				size := last.Size
+				if strings.Contains(name, "shorter") {
+					size /= 2
+				}
+				if err := os.WriteFile(last.Path, bytes.Repeat([]byte("y"), int(size)), 0o600); err != nil {
 					t.Error(err)
 				}
 			}}
@@ -351,6 +353,9 @@ func TestFilesThatChange(t *testing.T) {
 			}
 			for i := range files {
 				files[i].Hash = ""
+			}
+			if err := os.WriteFile(last.Path, bytes.Repeat([]byte("y"), int(last.Size)), 0o600); err != nil {
+				t.Fatal(err)
 			}
 			u.Hashes = nil
 			if _, err := c.Data(t.Context(), "workspaceblobstore", u); err != nil || len(b.meta) != 1 {

@@ -327,6 +327,8 @@ type counted struct {
 	io.Reader
 	count func(int64)
 	n     int64
+	left  int64
+	short atomic.Bool // the file ended early
 }
 
 func (r *counted) Read(p []byte) (int, error) {
@@ -334,6 +336,10 @@ func (r *counted) Read(p []byte) (int, error) {
 	if r.n += int64(n); r.n >= blockSize {
 		r.count(r.n)
 		r.n = 0
+	}
+	if r.left -= int64(n); err == io.EOF && r.left > 0 {
+		r.short.Store(true)
+		err = io.ErrUnexpectedEOF
 	}
 	return n, err
 }
@@ -352,9 +358,14 @@ func (c *Client) sendOnce(ctx context.Context, p part, count func(int64)) error 
 	}
 	req.ContentLength = p.body.Size()
 	req.Body = http.NoBody
+	body := &counted{Reader: io.NewSectionReader(p.body, 0, p.body.Size()), count: count, left: p.body.Size()}
 	if p.body.Size() > 0 {
-		req.Body = io.NopCloser(&counted{Reader: io.NewSectionReader(p.body, 0, p.body.Size()), count: count})
+		req.Body = io.NopCloser(body)
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(p.body, 0, p.body.Size())), nil }
 	}
-	return c.done(c.blob(req, http.StatusCreated))
+	err = c.done(c.blob(req, http.StatusCreated))
+	if body.short.Load() {
+		return &berth.Error{Code: berth.Invalid, Wire: berth.WireSHA256Mismatch, Msg: "it became shorter", Err: err}
+	}
+	return err
 }

@@ -123,6 +123,14 @@ func (u Upload) remember(looks, hash string) {
 	sweepIndex(filepath.Dir(file))
 }
 
+// forget removes what is known of the hashes of a folder and of its files.
+func (u Upload) forget() {
+	if u.Index != "" {
+		os.Remove(u.indexFile()) //nolint:errcheck // as above
+		os.Remove(u.tableFile()) //nolint:errcheck
+	}
+}
+
 // replace writes a file of the index, if that can be done.
 func replace(file string, text []byte) {
 	if os.MkdirAll(filepath.Dir(file), 0o700) != nil {

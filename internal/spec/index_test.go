@@ -260,6 +260,23 @@ func TestAgain(t *testing.T) {
 	if f.Hash == old || f.Hash != fresh.Hash || f.Bytes() != fresh.Bytes() {
 		t.Errorf("%s of %d bytes, want %s of %d; before it was %s", f.Hash, f.Bytes(), fresh.Hash, fresh.Bytes(), old)
 	}
+	// An index that is wrong is not believed a second time.
+	tables, err := filepath.Glob(filepath.Join(u.Index, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		text, err := os.ReadFile(table)
+		if err == nil {
+			err = os.WriteFile(table, bytes.ReplaceAll(text, []byte{text[len(text)-1]}, []byte{^text[len(text)-1]}), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.Again(f); err != nil || f.Hash != fresh.Hash {
+		t.Errorf("with a damaged index: %s, want %s: %v", f.Hash, fresh.Hash, err)
+	}
 	if err := os.Remove(filepath.Join(root, "c.py")); err != nil {
 		t.Fatal(err)
 	}

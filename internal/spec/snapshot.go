@@ -106,8 +106,10 @@ func (u Upload) Sum(f *Folder) error {
 	return nil
 }
 
-// Again looks at the files of a folder anew and sums them up.
+// Again looks at the files of a folder anew and sums them up. What the index says of them is not
+// believed.
 func (u Upload) Again(f *Folder) error {
+	u.forget()
 	for i := range f.Files {
 		x := found{file: f.Files[i].Path, name: f.Files[i].Name}
 		switch x.look(); {

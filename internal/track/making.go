@@ -44,6 +44,10 @@ type taken struct {
 // take takes the next runs. The caller has the index locked for reading.
 func (m *making) take(x *index) (runs []taken) {
 	l := x.runsOf[m.experiment]
+	if l == nil { // the last run is gone
+		m.all = true
+		return nil
+	}
 	from := l.seek(func(it item[int64]) bool { return m.last != nil && compareNodes(it.n, m.last) <= 0 })
 	for it := range l.between(from, l.end()) {
 		m.last = it.n

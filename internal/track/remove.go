@@ -93,6 +93,8 @@ func (w *workspace) leave(ctx context.Context, ids []string, one func(x *change,
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
+		case berth.CodeOf(err) == berth.Unavailable || isDiskFull(err): // it is none of them
+			return nil, nil, err
 		case err != nil && size > 1:
 			size = 1 // it is one of them: look which, and the others go
 			continue

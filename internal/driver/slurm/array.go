@@ -128,6 +128,10 @@ func alike(all []*submission) (out [][]*submission) {
 func (d *Driver) submitLike(ctx context.Context, all []*submission) {
 	if most := int(d.maxArray.Load()); most > 0 && len(all) > most {
 		d.submitLike(ctx, all[:most])
+		if err := all[0].err; berth.CodeOf(err) == berth.Unavailable { // the others were not asked for
+			finish(all[most:], err)
+			return
+		}
 		d.submitLike(ctx, all[most:])
 		return
 	}

@@ -48,15 +48,22 @@ func openArrays(t *testing.T, dir string) *Driver {
 // startTogether starts n tasks that wait for the same call.
 func startTogether(t *testing.T, d *Driver, n int) {
 	t.Helper()
+	for i, err := range tryTogether(t, d, n) {
+		if err != nil {
+			t.Errorf("task %d: %v", i, err)
+		}
+	}
+}
+
+func tryTogether(t *testing.T, d *Driver, n int) []error {
 	d.gathering.mu.Lock()
 	d.gathering.busy = true
 	d.gathering.mu.Unlock()
 	var wg sync.WaitGroup
+	errs := make([]error, n)
 	for i := range n {
 		wg.Go(func() {
-			if _, err := d.Start(t.Context(), berth.Launch{Task: berth.TaskID(fmt.Sprintf("job-%d.1", i))}); err != nil {
-				t.Errorf("task %d: %v", i, err)
-			}
+			_, errs[i] = d.Start(t.Context(), berth.Launch{Task: berth.TaskID(fmt.Sprintf("job-%d.1", i))})
 		})
 	}
 	for waiting := 0; waiting < n; {
@@ -66,6 +73,7 @@ func startTogether(t *testing.T, d *Driver, n int) {
 	}
 	d.submitGathered(t.Context())
 	wg.Wait()
+	return errs
 }
 
 // TestArrayOfTasks: a thousand tasks are one call; each has a number of its own, which the next
@@ -177,5 +185,26 @@ func TestAlike(t *testing.T) {
 	}
 	if fmt.Sprint(sizes) != "[3 1 1 1]" {
 		t.Errorf("groups of %v", sizes)
+	}
+}
+
+// TestOneByOneWhileAway: where each task is a call of its own and Slurm is away, one call finds
+// that out for all.
+func TestOneByOneWhileAway(t *testing.T) {
+	dir := t.TempDir()
+	text := "#!/bin/sh\ncat >/dev/null\necho call >>" + dir + "/calls\necho 'sbatch: error: Unable to contact slurm controller' >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(dir, "sbatch"), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	d := openArrays(t, t.TempDir())
+	d.maxArray.Store(1)
+	for i, err := range tryTogether(t, d, 5) {
+		if berth.CodeOf(err) != berth.Unavailable {
+			t.Errorf("task %d: %v", i, err)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || strings.Count(string(b), "call") != 1 {
+		t.Errorf("%q, %v", b, err)
 	}
 }

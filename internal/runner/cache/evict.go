@@ -25,6 +25,8 @@ const (
 	unusedLinks = 24 * time.Hour
 	// old is the age of something in tmp whose process may be another one by now.
 	old = 24 * time.Hour
+	// warm is for how long a tree is not taken for the room of others.
+	warm = time.Hour
 )
 
 // kept is a tree as eviction sees it.
@@ -44,12 +46,13 @@ func (k *kept) idle() bool {
 }
 
 // Evict removes trees, the one that was used longest ago first, until what is left fits and the
-// disk has some room, and returns how many it removed. It takes none that is in use.
+// disk has some room, and returns how many it removed. It takes none that is in use, and for the
+// room of others none that was lately.
 func (c *Cache) Evict() (removed int) {
 	c.sweepTemps()
 	limit := c.limit()
 	return c.evict(func(k kept, left int64) bool {
-		return left > limit || k.idle() || !c.spare(0)
+		return left > limit || k.idle() || time.Since(k.used) > warm && !c.spare(0)
 	})
 }
 

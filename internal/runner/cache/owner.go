@@ -36,8 +36,11 @@ func (c *Cache) own() error {
 	}
 	made := c.path(c.owner) // elsewhere until it is locked: nobody takes it for a dead one's
 	f, err := os.OpenFile(made, os.O_CREATE|os.O_RDWR, 0o600)
+	if isFull(err) { // the cache is to make room there
+		return nil
+	}
 	if err != nil {
-		return full(err)
+		return err
 	}
 	if ok, err := lockShared(f); err != nil || !ok {
 		f.Close()
@@ -68,7 +71,7 @@ func (c *Cache) deadOwners() (dead map[string]bool, forget func()) {
 	var held []*os.File
 	entries, _ := os.ReadDir(c.path("owners")) // without it there are none
 	for _, e := range entries {
-		f, err := os.Open(c.path("owners", e.Name()))
+		f, err := os.OpenFile(c.path("owners", e.Name()), os.O_RDWR, 0) // NFS locks no others
 		if err != nil {
 			continue
 		}

@@ -58,7 +58,7 @@ type line struct {
 	Removed bool            `json:"removed,omitempty"`
 	Deaths  int             `json:"deaths,omitempty"`
 	Passed  bool            `json:"passed,omitempty"` // its trial: the deaths were not its own
-	Ended   bool            `json:"ended,omitempty"` // the worker ended, and did not die
+	Ended   bool            `json:"ended,omitempty"`  // the worker ended, and did not die
 	Panics  int             `json:"panics,omitempty"`
 	Well    bool            `json:"well,omitempty"` // the worker lives
 	Trying  *berth.TaskID   `json:"trying,omitempty"`
