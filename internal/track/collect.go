@@ -220,7 +220,7 @@ func (m *loggedModel) due(before time.Time) bool {
 
 func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) {
 	runs, models := w.due(before)
-	gone, err := w.remove(ctx, runs, models, before, 1)
+	gone, err := w.remove(ctx, runs, models, before, dropTries)
 	if errors.Is(err, errDrop) { // the next time
 		return len(gone), nil
 	}

@@ -3,7 +3,6 @@ package track
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -202,24 +201,32 @@ func (c *change) held(folder string) (held bool, files int, err error) {
 	return held, files, nil
 }
 
-// filesIn calls f for some files in a folder of the artifacts after one, and returns the last of
-// them, "" at the end.
+// filesIn calls f for some files in a folder of the artifacts after one, and for a file of that
+// name, and returns the last of them, "" at the end.
 func (w *workspace) filesIn(tx *store.Tx, folder, after string, f func(*store.Blob) error) (last string, err error) {
-	page, err := tx.ListBlobs(store.BlobQuery{Container: w.Artifacts, Prefix: folder, After: after, Limit: collectFiles})
+	var page []*store.Blob
+	if after == "" { // the file, if there is one, comes before all else that begins with its name
+		first, err := tx.ListBlobs(store.BlobQuery{Container: w.Artifacts, Prefix: folder, Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		if len(first) > 0 && first[0].Name == folder {
+			page = first
+		}
+	}
+	below, err := tx.ListBlobs(store.BlobQuery{Container: w.Artifacts, Prefix: folder + "/", After: after, Limit: collectFiles})
 	if err != nil {
 		return "", err
 	}
-	for _, b := range page {
-		if b.Name == folder || strings.HasPrefix(b.Name, folder+"/") {
-			if err := f(b); err != nil {
-				return "", err
-			}
+	for _, b := range append(page, below...) {
+		if err := f(b); err != nil {
+			return "", err
 		}
 	}
-	if len(page) < collectFiles {
+	if len(below) < collectFiles {
 		return "", nil
 	}
-	return page[len(page)-1].Name, nil
+	return below[len(below)-1].Name, nil
 }
 
 // erase deletes the files in folders, save what versions consist of.

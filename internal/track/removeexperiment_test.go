@@ -189,3 +189,39 @@ func TestImportedIsCleaned(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesOfNeighboursStay: removing what is in a folder leaves the files of others whose
+// names begin like it.
+func TestFilesOfNeighboursStay(t *testing.T) {
+	s := start(t, t.TempDir())
+	ids := map[string]string{}
+	for _, name := range []string{"one", "other"} {
+		ids[name] = s.must("POST", "experiments/create", obj{"name": name})["experiment_id"].(string)
+	}
+	for _, file := range []string{"stray", "sub/stray"} {
+		s.upload(ids["one"] + "/" + file)
+		s.upload(ids["one"] + "0/" + file)
+		s.upload(ids["one"] + "-b/" + file)
+	}
+	s.must("POST", "experiments/delete", obj{"experiment_id": ids["one"]})
+	if _, err := s.s.Collect(t.Context(), time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	s.want(http.StatusNotFound, "GET", "experiments/get?experiment_id="+ids["one"], nil)
+	for _, folder := range []string{ids["one"], ids["one"] + "0", ids["one"] + "-b"} {
+		want := 2
+		if folder == ids["one"] {
+			want = 0
+		}
+		err := s.db.View(t.Context(), func(tx *store.Tx) error {
+			page, err := tx.ListBlobs(store.BlobQuery{Container: s.ws.Artifacts, Prefix: "mlflow/" + folder + "/"})
+			if len(page) != want {
+				t.Errorf("%s has %d files, want %d", folder, len(page), want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
