@@ -126,8 +126,8 @@ func (u Upload) remember(looks, hash string) {
 // forget removes what is known of the hashes of a folder and of its files.
 func (u Upload) forget() {
 	if u.Index != "" {
-		os.Remove(u.indexFile()) //nolint:errcheck // as above
-		os.Remove(u.tableFile()) //nolint:errcheck
+		os.Remove(u.indexFile())
+		os.Remove(u.tableFile())
 	}
 }
 
