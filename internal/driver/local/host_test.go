@@ -163,6 +163,9 @@ func TestRenew(t *testing.T) {
 		t.Errorf("exit %+v", o.Exit)
 	}
 	after, err := c.Info(ctx)
+	for ; err == nil && after.PID == before.PID && ctx.Err() == nil; after, err = c.Info(ctx) { // the task may end first
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err != nil || after.Reaper != before.Reaper || after.PID == before.PID || after.Build != host.Build(other) {
 		t.Errorf("before %+v, after %+v (%v)", before, after, err)
 	}

@@ -264,7 +264,8 @@ func (r *rest) send(ctx context.Context, method, path string, in any, out interf
 	token := r.token
 	r.mu.Unlock()
 	if token == "" {
-		return berth.Errorf(berth.Unavailable, "slurmrestd is not connected")
+		// As of a refusal: nothing was sent.
+		return berth.Errorf(berth.Unavailable, "%w", &commandError{name: "slurmrestd", msg: "slurmrestd is not connected"})
 	}
 	if at := expiry(token); !at.IsZero() && time.Now().After(at) {
 		return r.refused("has expired, on " + at.UTC().Format("2006-01-02 15:04 MST"))
