@@ -168,6 +168,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // admit answers a request, unless the server is stopping.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	r = pace.Limit(w, r, cmp.Or(s.Pace, pace.Stream))
+	defer pace.End(r)
 	if p := r.URL.Path; (p == "/healthz" || p == "/readyz") && !s.isHosted(r) {
 		s.mux.ServeHTTP(w, r) // those who watch over a server ask also while it stops
 		return

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -46,6 +47,29 @@ type body struct {
 	left  time.Duration // that may be waited
 	until time.Time
 	ended bool
+
+	mu   sync.Mutex
+	over bool // the request is answered, and its deadline another one's
+}
+
+// deadline sets that of the connection or stream, or none.
+func (b *body) deadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		b.rc.SetReadDeadline(t) //nolint:errcheck // there may be none to set, as in tests
+	}
+}
+
+// End says that the handler of a request of Limit returns. Whoever still reads the body, as a
+// client that sends it on may do in a goroutine of its own, sets no deadline any more: the server
+// has taken back what it would be set by.
+func End(r *http.Request) {
+	if b, ok := r.Body.(*body); ok {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.over = true
+	}
 }
 
 // Limit returns r with its body under a pace. It is a copy, since package http looks at the body of
@@ -69,7 +93,7 @@ func Limit(w http.ResponseWriter, r *http.Request, p Pace) *http.Request {
 // Wait calls fn while a request of Limit is not read, for which its sender is not to blame.
 func Wait(r *http.Request, fn func()) {
 	if b, ok := r.Body.(*body); ok && !b.ended {
-		b.rc.SetReadDeadline(time.Time{}) //nolint:errcheck // see allow
+		b.deadline(time.Time{})
 		b.until = time.Time{}
 		defer func() { b.allow(time.Now()) }()
 	}
@@ -82,7 +106,7 @@ func (b *body) allow(now time.Time) {
 	until := now.Add(max(0, min(b.pace.Pause, b.left)))
 	if d := until.Sub(b.until); d < 0 || d > b.pace.Pause/8 {
 		b.until = until
-		b.rc.SetReadDeadline(until) //nolint:errcheck // see above
+		b.deadline(until)
 	}
 }
 
@@ -103,7 +127,7 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 	case err != nil:
 		b.ended = true
-		b.rc.SetReadDeadline(time.Time{}) //nolint:errcheck // it could be set before, or never
+		b.deadline(time.Time{})
 	}
 	return n, err
 }

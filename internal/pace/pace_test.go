@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,4 +118,20 @@ func TestWaitsAreNotTheSenders(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(b), err)
 		}
 	})
+}
+
+// TestBodyThatIsReadAfterTheAnswer: no deadline is set by what the server has taken back, and a
+// request that comes later on the connection keeps its own.
+func TestBodyThatIsReadAfterTheAnswer(t *testing.T) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	r := pace.Limit(w, httptest.NewRequest("POST", "http://h/", strings.NewReader("late")), pace.Stream)
+	pace.End(r)
+	next := time.Now().Add(time.Hour)
+	w.last = next
+	if b, err := io.ReadAll(r.Body); string(b) != "late" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if w.last != next {
+		t.Errorf("the deadline is %s", w.last)
+	}
 }
