@@ -153,7 +153,7 @@ func isHostPort(text string) bool {
 	return ok && err == nil || strings.Contains(host, "@")
 }
 
-// withoutUser is an address without the password that may be in it; a path is itself.
+// withoutUser is an address without what may be a password in it or after it; a path is itself.
 func withoutUser(from string) string {
 	scheme, rest, ok := strings.Cut(from, "://")
 	if ok {
@@ -163,6 +163,9 @@ func withoutUser(from string) string {
 	}
 	if at := strings.LastIndex(rest, "@"); at >= 0 && (ok || isHostPort(from)) {
 		rest = "…@" + rest[at+1:]
+	}
+	if end := strings.IndexAny(rest, "?#"); ok && end >= 0 {
+		rest = rest[:end+1] + "…"
 	}
 	return scheme + rest
 }

@@ -350,6 +350,10 @@ func TestRestDocuments(t *testing.T) {
 	}
 	const settings = `"restSettings":{"address":"https://slurm.lab:6820","user":"me"}`
 	was := document(settings)
+	wrong := []byte(`{"properties": {"computeType": "Slurm", "properties": {"restSettings": {"address": "ftp://x", "user": "me"}}}}`)
+	if _, err := Open(driver.Config{Properties: wrong}); AsServer(wrong) || err == nil || !strings.Contains(err.Error(), "must be https://HOST:PORT") {
+		t.Errorf("a wrong address: %v", err) // and not what is asked of the operator where there is none
+	}
 	if err := Check(nil, was); err != nil || AsServer(was) {
 		t.Errorf("%v, as server %v", err, AsServer(was))
 	}

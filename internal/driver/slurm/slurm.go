@@ -230,10 +230,11 @@ func Check(old, document []byte) error {
 }
 
 // AsServer says whether the jobs of a compute run with the account of the server: they do where
-// neither a login node nor slurmrestd is named.
+// neither a login node nor slurmrestd is named. What cannot be read is refused by Open, which says
+// why.
 func AsServer(document []byte) bool {
 	s, err := readSite(document)
-	return err != nil || s.Address == "" && s.Rest == nil
+	return err == nil && s.Address == "" && s.Rest == nil
 }
 
 // pollEvery is how often a cluster is asked whether it is there.
