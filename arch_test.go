@@ -49,7 +49,7 @@ var imports = map[string][]string{
 	"internal/storage":               {""},
 	"internal/storage/entra":         {"", "internal/storage"},
 	"internal/locate":                {"", "internal/storage", "internal/store"},
-	"internal/track":                 {"", "internal/asset", "internal/blob", "internal/locate", "internal/ordered", "internal/store", "internal/track/points", "internal/job", "internal/pace"},
+	"internal/track":                 {"", "internal/asset", "internal/blob", "internal/locate", "internal/ordered", "internal/store", "internal/track/points", "internal/job", "internal/metrics", "internal/pace"},
 	"internal/track/points":          {},
 	"internal/asset":                 {"", "internal/store"},
 	"internal/space":                 {"", "internal/asset", "internal/blob", "internal/job", "internal/locate", "internal/store"},

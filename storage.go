@@ -29,6 +29,7 @@ const (
 	StorageOutputs      = "outputs"      // of jobs
 	StorageArtifacts    = "artifacts"    // of runs: what jobs left in ./outputs, and what was logged
 	StorageLogs         = "logs"         // of jobs
+	StorageRuns         = "runs"         // experiments, runs and models as tracking knows them: parameters, tags, datasets
 	StorageMetrics      = "metrics"      // points of the metrics of runs and logged models
 	StorageCode         = "code"         // snapshots that jobs ran
 	StorageData         = "data"         // registered

@@ -5,6 +5,7 @@ import (
 	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/storage/entra"
+	"github.com/berthml/berth/internal/track"
 )
 
 // services are the parts of the API, one for each area, in the file that has the area's name. Each
@@ -57,8 +58,9 @@ func (s *Server) assemble() {
 	s.quotas = &quotaService{db: o.DB, quotaDefault: o.QuotaDefault}
 	s.sizes = &sizeService{db: o.DB, machine: o.Machine, quotaDefault: o.QuotaDefault, quotas: s.quotas}
 	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location}
-	s.quota = space.NewQuota(o.DB, o.Points, o.WorkspaceStorage)
-	storage := &storageService{workspaces: s.workspaces, tracking: o.Tracking, passOn: o.PassOn, db: o.DB, blobs: o.Blobs, points: o.Points, quota: s.quota, at: o.Locator}
+	sources := space.Sources{DB: o.DB, Blobs: o.Blobs, Points: o.Points, Tracked: track.Kinds()}
+	s.quota = space.NewQuota(sources, o.WorkspaceStorage)
+	storage := &storageService{workspaces: s.workspaces, tracking: o.Tracking, passOn: o.PassOn, Sources: sources, quota: s.quota, at: o.Locator}
 	s.tree = &treeService{
 		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, templates: s.templates, docs: s.docs, jobs: s.jobs,
 		computes: s.computes, sizes: s.sizes, quotas: s.quotas, costs: s.costs, storage: storage, events: s.events,

@@ -8,10 +8,8 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
-	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/space"
-	"github.com/berthml/berth/internal/store"
 )
 
 // storageService serves what takes space in a workspace's own storage (ours):
@@ -19,9 +17,7 @@ import (
 //	GET  storage?by=kind,user,job,age,workspace   by workspace: of all of them
 //	POST cleanStorage                   a berth.CleanStorage
 type storageService struct {
-	db         *store.DB
-	blobs      *blob.Store
-	points     space.Points
+	space.Sources
 	quota      *space.Quota
 	at         locate.Locator
 	workspaces *workspaceService
@@ -37,7 +33,7 @@ func (s *storageService) use(c *call) error {
 	if err := space.CheckKeys(by); err != nil {
 		return err
 	}
-	done, err := s.blobs.Survey(c.ctx())
+	done, err := s.Blobs.Survey(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -53,7 +49,7 @@ func (s *storageService) use(c *call) error {
 			of = append(of, ws.Key())
 		}
 	}
-	out, err := space.Use(c.ctx(), s.db, s.blobs, s.points, of, by, c.now)
+	out, err := space.Use(c.ctx(), s.Sources, of, by, c.now)
 	if err != nil {
 		return err
 	}
@@ -68,7 +64,7 @@ func (s *storageService) clean(c *call) error {
 	if err := space.Check(q); err != nil {
 		return err
 	}
-	cleaner := space.Cleaner{DB: s.db, Blobs: s.blobs, Workspace: c.ws.Key(), Space: c.ws, Locator: s.at, User: c.who.User, By: c.who.User}
+	cleaner := space.Cleaner{DB: s.DB, Blobs: s.Blobs, Workspace: c.ws.Key(), Space: c.ws, Locator: s.at, User: c.who.User, By: c.who.User}
 	if q.Everyone {
 		if c.who.Role != auth.Admin {
 			return berth.Errorf(berth.Denied, "only an administrator may delete what belongs to everyone: leave that out to delete what is yours")
@@ -90,7 +86,7 @@ func (s *storageService) clean(c *call) error {
 			return s.tracking.Clean(ctx, found.tracking, user, q)
 		}
 	}
-	done, err := s.blobs.Survey(c.ctx())
+	done, err := s.Blobs.Survey(c.ctx())
 	if err != nil {
 		return err
 	}

@@ -127,5 +127,6 @@ func (a *App) termMetrics(w *metrics.Writer) {
 	w.One("berth_leads", metrics.Gauge, "1 on the server that is the leader, otherwise 0.", leads)
 	if t != nil {
 		t.control.Metrics(w)
+		t.tracking.Metrics(w)
 	}
 }

@@ -97,6 +97,9 @@ func (a *App) openTerm(ctx context.Context) (_ *term, err error) {
 	}
 	o := track.Options{DB: a.db, Blobs: a.blobs, Locator: a.at, Sign: signBlob(a.at, a.signer), Dir: a.trackingDir(), Log: a.log}
 	o.KeepDeleted = time.Duration(a.cfg.DeletedRunDays) * 24 * time.Hour
+	if o.MaxMemory = a.cfg.TrackingMemory; o.MaxMemory == 0 {
+		o.MaxMemory = a.machine.Memory / 4
+	}
 	if t.number != 0 {
 		o.Leads = a.db.Leads
 	}

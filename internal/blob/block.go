@@ -46,7 +46,30 @@ type Block struct {
 // stageKey is the directory below blocks for a writer's uploads to a name. Nobody commits what
 // somebody else staged.
 func stageKey(ctx context.Context, container, name string) string {
-	return placeKey(container, name, writer(ctx))
+	return stagePrefix(container) + placeKey(container, name, writer(ctx))
+}
+
+// stagePrefix is what the directories of all uploads to a container begin with.
+func stagePrefix(container string) string { return placeKey(container)[:16] + "-" }
+
+// Staged is how many uploads to a container are not committed, and the size of their blocks.
+func (s *Store) Staged(container string) (uploads int, bytes int64, err error) {
+	dirs, err := filepath.Glob(s.stage(stagePrefix(container) + "*"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, dir := range dirs {
+		blocks, err := os.ReadDir(dir)
+		if ignoreMissing(err) != nil {
+			return 0, 0, err
+		}
+		for _, b := range blocks {
+			if info, err := b.Info(); err == nil { // else it was committed meanwhile
+				bytes += info.Size()
+			}
+		}
+	}
+	return len(dirs), bytes, nil
 }
 
 func (s *Store) stage(key string) string { return filepath.Join(s.dir, "blocks", key) }

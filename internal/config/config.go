@@ -103,6 +103,9 @@ type Config struct {
 	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the
 	// server's own copies; 0 is a fifth of the disk.
 	DataCache int64 `yaml:"data_cache_bytes"`
+	// TrackingMemory is how many bytes of memory may be taken by what is known of runs, models and
+	// series of points; 0 is a quarter of the machine's.
+	TrackingMemory int64 `yaml:"tracking_memory_bytes"`
 	// WorkspaceStorage is how many bytes a workspace may store before it takes no more jobs; 0 is
 	// no end. A tag of the workspace says otherwise.
 	WorkspaceStorage int64 `yaml:"workspace_storage_bytes"`
@@ -249,6 +252,9 @@ func (c Config) Check() error {
 	}
 	if c.QuotaDefault < 0 {
 		return berth.Errorf(berth.Invalid, "quota_default_vcpus: must not be negative (%d); 0 means no limit", c.QuotaDefault)
+	}
+	if c.TrackingMemory < 0 {
+		return berth.Errorf(berth.Invalid, "tracking_memory_bytes: must not be negative (%d); 0 means a quarter of the machine's memory", c.TrackingMemory)
 	}
 	if c.WorkspaceStorage < 0 {
 		return berth.Errorf(berth.Invalid, "workspace_storage_bytes: must not be negative (%d); 0 means no limit", c.WorkspaceStorage)

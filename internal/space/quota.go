@@ -26,9 +26,8 @@ const (
 
 // A Quota limits what workspaces store.
 type Quota struct {
-	db     *store.DB
-	points Points
-	limit  int64 // of workspaces without StorageTag; 0 means no limit
+	Sources
+	limit int64 // of workspaces without StorageTag; 0 means no limit
 
 	mu   sync.Mutex
 	seen map[string]*standing
@@ -58,8 +57,8 @@ type Room struct {
 }
 
 // NewQuota limits the workspaces of a server.
-func NewQuota(db *store.DB, points Points, limit int64) *Quota {
-	return &Quota{db: db, points: points, limit: limit, seen: map[string]*standing{}}
+func NewQuota(s Sources, limit int64) *Quota {
+	return &Quota{Sources: s, limit: limit, seen: map[string]*standing{}}
 }
 
 // Room returns how a workspace stands. The size was true a minute ago, or when Room was last called
@@ -123,7 +122,7 @@ func (q *Quota) readLimit(ctx context.Context, s *standing, workspace string) er
 		return nil
 	}
 	var limit int64
-	err := q.db.View(ctx, func(tx *store.Tx) (err error) {
+	err := q.DB.View(ctx, func(tx *store.Tx) (err error) {
 		limit, err = q.limitOf(tx, workspace)
 		return err
 	})
@@ -176,11 +175,13 @@ func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
 // used is what a workspace stores.
 func (q *Quota) used(ctx context.Context, workspace string) (sum int64, err error) {
 	var own locate.Storage
-	err = q.db.View(ctx, func(tx *store.Tx) error {
+	err = q.DB.View(ctx, func(tx *store.Tx) error {
 		if own, err = locate.StorageOf(tx, workspace); err != nil {
 			return err
 		}
-		sum = 0
+		if _, sum, err = tx.OwnBytes(workspace, q.Tracked...); err != nil {
+			return err
+		}
 		for _, container := range []string{own.Blobs, own.Artifacts} {
 			n, err := tx.BlobBytes(container)
 			if err != nil {
@@ -193,7 +194,14 @@ func (q *Quota) used(ctx context.Context, workspace string) (sum int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	files, err := q.points.of(own)
+	for _, container := range []string{own.Blobs, own.Artifacts} {
+		_, n, err := q.Blobs.Staged(container)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	files, err := q.Points.of(own)
 	for _, f := range files {
 		sum += f.Size()
 	}

@@ -1,13 +1,20 @@
 package space_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/store"
 )
@@ -39,13 +46,18 @@ func TestQuotaMeasuresAside(t *testing.T) {
 	}
 	var measured atomic.Int64
 	begins, goes := make(chan bool, 10), make(chan bool, 10)
-	q := space.NewQuota(db, func(string) ([]fs.FileInfo, error) {
+	blobs, err := blob.Open(filepath.Join(dir, "blobs"), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blobs.Close()
+	q := space.NewQuota(space.Sources{DB: db, Blobs: blobs, Points: func(string) ([]fs.FileInfo, error) {
 		measured.Add(1)
 		begins <- true
 		<-goes
 		info, err := os.Stat(file)
 		return []fs.FileInfo{info}, err
-	}, 1000)
+	}}, 1000)
 	type answer struct {
 		room space.Room
 		err  error
@@ -106,5 +118,51 @@ func TestQuotaMeasuresAside(t *testing.T) {
 	goes <- true
 	for _, c := range full {
 		want(c, 100)
+	}
+}
+
+// TestQuotaCountsAll: what tracking knows of runs counts, and blocks of uploads that are not
+// committed.
+func TestQuotaCountsAll(t *testing.T) {
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	blobs, err := blob.Open(filepath.Join(dir, "blobs"), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blobs.Close()
+	of := berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
+	w := of.Key()
+	err = db.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(
+			tx.Insert(&store.Doc{Kind: "workspaces", Name: w, Parent: of.ID(), Body: []byte(`{}`), Own: []byte(`{"workspaceId": "1", "blobContainer": "blo", "artifactContainer": "art"}`)}),
+			tx.Insert(&store.Doc{Workspace: w, Kind: "runs", Name: "r", Own: bytes.Repeat([]byte("x"), 300)}),
+			tx.Insert(&store.Doc{Workspace: w, Kind: "runs", Name: "s", Own: bytes.Repeat([]byte("x"), 400)}),
+			tx.Insert(&store.Doc{Workspace: w, Kind: "other", Name: "r", Own: bytes.Repeat([]byte("x"), 500)}),
+			tx.Insert(&store.Doc{Workspace: "v", Kind: "runs", Name: "r", Own: bytes.Repeat([]byte("x"), 600)}),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, container := range []string{"art", "blo", "blo", "other"} { // the last is another workspace's
+		if err := blobs.PutBlock(t.Context(), container, fmt.Sprint("file", i), "1", strings.NewReader(strings.Repeat("y", 1000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sources := space.Sources{DB: db, Blobs: blobs, Tracked: []string{"runs", "none"}}
+	room, err := space.NewQuota(sources, 1).Room(t.Context(), w)
+	const trailer = 16 // of each block
+	if want := int64(300 + 400 + 3*(1000+trailer)); err != nil || room.Used != want {
+		t.Errorf("%+v, %v; want %d", room, err, want)
+	}
+	use, err := space.Use(t.Context(), sources, []string{w}, []string{"kind"}, time.Now())
+	want := []berth.StorageLine{{Kind: "uploads", Files: 3, Bytes: 3 * (1000 + trailer), OwnBytes: 3 * (1000 + trailer)}, {Kind: "runs", Bytes: 700, OwnBytes: 700}}
+	if err != nil || !slices.Equal(use.Groups, want) || use.Total.Bytes != room.Used || use.Total.OwnBytes != room.Used {
+		t.Errorf("%+v, %v", use, err)
 	}
 }

@@ -36,6 +36,15 @@ func CheckKeys(by []string) error {
 // it is nil.
 type Points func(id string) ([]fs.FileInfo, error)
 
+// Sources are where what workspaces store is found.
+type Sources struct {
+	DB     *store.DB
+	Blobs  *blob.Store
+	Points Points
+	// Tracked are the kinds of documents that are counted: those of tracking.
+	Tracked []string
+}
+
 func (p Points) of(own locate.Storage) ([]fs.FileInfo, error) {
 	if p == nil || own.ID == "" {
 		return nil, nil
@@ -45,10 +54,10 @@ func (p Points) of(own locate.Storage) ([]fs.FileInfo, error) {
 
 // Use is what takes space in workspaces, given by their keys. It reads the index page by page: it
 // is true of no single moment while there are writes.
-func Use(ctx context.Context, db *store.DB, blobs *blob.Store, points Points, workspaces, by []string, now time.Time) (berth.StorageUse, error) {
-	t := tally{db: db, now: now, by: by, lines: map[berth.StorageLine]int{}, content: map[string]*content{}}
+func Use(ctx context.Context, s Sources, workspaces, by []string, now time.Time) (berth.StorageUse, error) {
+	t := tally{Sources: s, now: now, by: by, lines: map[berth.StorageLine]int{}, content: map[string]*content{}}
 	for _, key := range workspaces {
-		if err := t.addWorkspace(ctx, blobs, points, key); err != nil && (len(workspaces) == 1 || berth.CodeOf(err) != berth.NotFound) {
+		if err := t.addWorkspace(ctx, key); err != nil && (len(workspaces) == 1 || berth.CodeOf(err) != berth.NotFound) {
 			return berth.StorageUse{}, err
 		}
 	}
@@ -56,10 +65,10 @@ func Use(ctx context.Context, db *store.DB, blobs *blob.Store, points Points, wo
 }
 
 // addWorkspace adds what a workspace stores.
-func (t *tally) addWorkspace(ctx context.Context, blobs *blob.Store, points Points, key string) error {
+func (t *tally) addWorkspace(ctx context.Context, key string) error {
 	t.workspace, t.users, t.kinds = key, map[string]string{}, map[string]string{}
 	var own locate.Storage
-	err := t.db.View(ctx, func(tx *store.Tx) error {
+	err := t.DB.View(ctx, func(tx *store.Tx) error {
 		d, err := tx.Get("", "workspaces", key, "")
 		if err != nil {
 			return err
@@ -69,7 +78,13 @@ func (t *tally) addWorkspace(ctx context.Context, blobs *blob.Store, points Poin
 			return err
 		}
 		t.title = ws.Group + "/" + ws.Name
-		own, err = store.State[locate.Storage](d)
+		if own, err = store.State[locate.Storage](d); err != nil {
+			return err
+		}
+		_, bytes, err := tx.OwnBytes(key, t.Tracked...)
+		if err == nil && bytes > 0 {
+			t.addOther("tracking/"+own.ID, berth.StorageRuns, 0, bytes)
+		}
 		return err
 	})
 	if err != nil {
@@ -77,9 +92,9 @@ func (t *tally) addWorkspace(ctx context.Context, blobs *blob.Store, points Poin
 	}
 	for _, container := range []string{own.Artifacts, own.Blobs} {
 		for after := ""; ; {
-			page, _, next, err := blobs.List(ctx, container, blob.ListOptions{After: after})
+			page, _, next, err := t.Blobs.List(ctx, container, blob.ListOptions{After: after})
 			if err == nil {
-				err = t.db.View(ctx, func(tx *store.Tx) error { return t.add(tx, page, container == own.Artifacts) })
+				err = t.DB.View(ctx, func(tx *store.Tx) error { return t.add(tx, page, container == own.Artifacts) })
 			}
 			if err != nil {
 				return err
@@ -88,8 +103,15 @@ func (t *tally) addWorkspace(ctx context.Context, blobs *blob.Store, points Poin
 				break
 			}
 		}
+		uploads, bytes, err := t.Blobs.Staged(container)
+		if err != nil {
+			return err
+		}
+		if uploads > 0 {
+			t.addOther("staged/"+container, berth.StorageUploads, int64(uploads), bytes)
+		}
 	}
-	files, err := points.of(own)
+	files, err := t.Points.of(own)
 	if err != nil {
 		return err
 	}
@@ -105,7 +127,7 @@ type content struct {
 }
 
 type tally struct {
-	db        *store.DB
+	Sources
 	workspace string // its key
 	title     string // of the workspace, for people
 	now       time.Time
@@ -140,7 +162,7 @@ func (t *tally) add(tx *store.Tx, page []*store.Blob, artifacts bool) error {
 				}
 			}
 		}
-		at := t.line(key, b.Size)
+		at := t.line(key, 1, b.Size)
 		hash := b.Hash
 		if hash == "" {
 			hash = b.Container + "/" + b.Name
@@ -155,14 +177,14 @@ func (t *tally) add(tx *store.Tx, page []*store.Blob, artifacts bool) error {
 	return nil
 }
 
-// line counts a file in the line that it belongs to.
-func (t *tally) line(key berth.StorageLine, size int64) int {
+// line counts files in the line that they belong to.
+func (t *tally) line(key berth.StorageLine, files, size int64) int {
 	at, ok := t.lines[key]
 	if !ok {
 		at = len(t.sums)
 		t.lines[key], t.sums = at, append(t.sums, key)
 	}
-	t.sums[at].Files++
+	t.sums[at].Files += files
 	t.sums[at].Bytes += size
 	return at
 }
@@ -181,8 +203,22 @@ func (t *tally) addPoints(own locate.Storage, files []fs.FileInfo) {
 				key.Workspace = t.title
 			}
 		}
-		t.content["points/"+own.ID+"/"+f.Name()] = &content{f.Size(), t.line(key, f.Size())}
+		t.content["points/"+own.ID+"/"+f.Name()] = &content{f.Size(), t.line(key, 1, f.Size())}
 	}
+}
+
+// addOther adds what has no user, no job and no age: that of many.
+func (t *tally) addOther(name, kind string, files, bytes int64) {
+	var key berth.StorageLine
+	for _, k := range t.by {
+		switch k {
+		case "kind":
+			key.Kind = kind
+		case ByWorkspace:
+			key.Workspace = t.title
+		}
+	}
+	t.content[name] = &content{bytes, t.line(key, files, bytes)}
 }
 
 // classify says what a blob is, and of which job.

@@ -47,6 +47,23 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	return docs, nil
 }
 
+// OwnBytes is how many documents a workspace has of some kinds, and the size of what Berth owns of
+// them. It looks at every row.
+func (tx *Tx) OwnBytes(workspace string, kinds ...string) (docs int, bytes int64, err error) {
+	for _, kind := range kinds {
+		scope, err := tx.scope(workspace, kind)
+		if err != nil {
+			return 0, 0, err
+		}
+		var n, size int64
+		if _, err := tx.row([]any{&n, &size}, "SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(own)), 0) AS BIGINT) FROM docs WHERE scope = ?", scope); err != nil {
+			return 0, 0, err
+		}
+		docs, bytes = docs+int(n), bytes+size
+	}
+	return docs, bytes, nil
+}
+
 // All returns every document of a query, page by page; its Limit is ignored.
 func (tx *Tx) All(q Query) ([]*Doc, error) {
 	const page = 1000

@@ -33,7 +33,6 @@ func TestFullWorkspaceTakesNoFiles(t *testing.T) {
 	upload(200)
 	s.who.Full = func(context.Context) error { return berth.Errorf(berth.Limit, "it is full") }
 	upload(400)
-	s.must("POST", "runs/log-batch", obj{"run_id": run, "tags": []obj{{"key": "k", "value": "v"}}})
 	s.wantRaw(200, "DELETE", file)
 }
 

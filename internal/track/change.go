@@ -19,6 +19,7 @@ type change struct {
 	state bool
 	// small says that a large entity is neither read nor written, but is errLarge.
 	small bool
+	full  error // why nothing may grow
 }
 
 // What one user has the database's writer do at a time. It makes one change after the other, of
@@ -49,7 +50,11 @@ func (c *call) updateIn(t *turns, ctx context.Context, fn func(*change) error) e
 		return err
 	}
 	defer done()
-	return c.updateOf(ctx, t == &c.s.changes, fn)
+	full := c.mayGrow()
+	return c.updateOf(ctx, t == &c.s.changes, func(x *change) error {
+		x.full = full
+		return fn(x)
+	})
 }
 
 // update runs fn in a transaction and brings the index up to date with it. fn may run more than
@@ -73,6 +78,7 @@ func (w *workspace) updateOf(ctx context.Context, small bool, fn func(*change) e
 	if err != nil {
 		return err
 	}
+	defer w.measure()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range c.put {
@@ -133,6 +139,9 @@ func (c *change) save(e entity) error {
 		return err
 	}
 	kind, name, number, hash, parent := e.place()
+	if c.full != nil && len(body) > e.document().size && !c.state {
+		return c.full
+	}
 	if len(body) > maxEntity && len(body) > e.document().size && !c.state {
 		return invalid("%s has more than %d MiB of tags, parameters and datasets with this request. Log large values as artifacts.",
 			c.title(e), maxEntity>>20)

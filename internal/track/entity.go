@@ -22,6 +22,11 @@ const (
 	kindCounters    = "mlflow/counters"
 )
 
+// Kinds are those of all documents of a workspace's tracking.
+func Kinds() []string {
+	return []string{kindExperiments, kindRuns, kindDatasets, kindLogged, kindRegistered, kindVersions, kindCounters}
+}
+
 // stored is what every entity has.
 type stored struct {
 	doc  *store.Doc // nil for what was never written

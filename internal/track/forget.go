@@ -92,6 +92,7 @@ func (s *Service) forget(id string) error {
 	s.mu.Unlock()
 	if w != nil {
 		w.once.Do(func() { w.err = store.ErrClosed })
+		w.unmeasure()
 		if w.points != nil {
 			if err := w.points.Close(); err != nil {
 				return err

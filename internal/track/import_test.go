@@ -67,8 +67,12 @@ func TestPointsOfImportedModels(t *testing.T) {
 	with := point(1)
 	maps.Copy(with, document)
 	s.want(http.StatusBadRequest, "POST", call, with)
+	s.want(http.StatusBadRequest, "POST", call, document)
 	s.want(http.StatusNotFound, "GET", "logged-models/"+id, nil)
+	full := s.who.Full
+	s.who.Full = nil
 	s.must("POST", call, document)
+	s.who.Full = full
 	s.want(http.StatusBadRequest, "POST", call+"-metrics", point(1))
 	s.who.Full = nil
 	for _, step := range []int{1, 2, 2} {

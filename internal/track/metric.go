@@ -164,9 +164,13 @@ func (c *call) logPoints(entries []points.Entry) error {
 // appendPoints makes points durable. They are where the next server that leads finds them only if
 // this one leads still.
 func (w *workspace) appendPoints(entries []points.Entry) error {
+	if err := w.mayBegin(entries); err != nil {
+		return err
+	}
 	if err := w.points.Append(entries); err != nil {
 		return err
 	}
+	w.measure()
 	return w.s.leads()
 }
 

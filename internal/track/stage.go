@@ -58,9 +58,10 @@ func (c *change) stage(r *run, to string) error {
 	return nil
 }
 
-// stage deletes or restores an experiment and with it all of its runs.
-func (e *experiment) stage(to string, at int64) {
-	e.Stage, e.Updated = to, at
+// stageExperiment deletes or restores an experiment and with it all of its runs.
+func (c *change) stageExperiment(e *experiment, to string) {
+	c.state = true
+	e.Stage, e.Updated = to, c.now()
 	e.Staged++
 }
 
@@ -120,7 +121,7 @@ func deleteExperiment(c *call) (any, error) {
 				return err
 			}
 		}
-		e.stage(deleted, x.now())
+		x.stageExperiment(e, deleted)
 		return nil
 	})
 }
@@ -160,7 +161,7 @@ func restoreExperiment(c *call) (any, error) {
 		if e.Stage != deleted || e.Leaving {
 			return noExperiment(id)
 		}
-		e.stage(active, x.now())
+		x.stageExperiment(e, active)
 		return nil
 	})
 }

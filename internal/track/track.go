@@ -24,8 +24,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Options is what a Service is made of. All fields but Locator, Sign, Leads, KeepDeleted and NoSync
-// are needed.
+// Options is what a Service is made of. All fields but Locator, Sign, Leads, KeepDeleted,
+// MaxMemory and NoSync are needed.
 type Options struct {
 	DB    *store.DB
 	Blobs *blob.Store
@@ -42,6 +42,9 @@ type Options struct {
 	// KeepDeleted is how long runs, models and experiments are kept that were deleted; 0 is for
 	// ever.
 	KeepDeleted time.Duration
+	// MaxMemory is how many bytes of memory what is known of runs, models and series may take, see
+	// memory.go; 0 is no limit.
+	MaxMemory int64
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
 }
@@ -54,6 +57,7 @@ type Service struct {
 	spaces map[string]*workspace // by ID
 	closed bool
 
+	memory   atomic.Int64 // that all workspaces take, see memory.go
 	saidFull atomic.Int64 // when the log was told last that the disk is full, in nanoseconds
 
 	histories turns // pieces of long histories

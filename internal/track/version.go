@@ -209,6 +209,7 @@ func deleteVersion(c *call) (any, error) {
 		if err := c.mayEndVersion(m, v); err != nil {
 			return err
 		}
+		x.state = true
 		if err := x.unshare(m, v); err != nil {
 			return err
 		}

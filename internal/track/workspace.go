@@ -43,6 +43,7 @@ type workspace struct {
 	err  error // why it could not be loaded
 	// loaded says that it was.
 	loaded atomic.Bool
+	memory atomic.Int64 // that it was counted with last
 
 	points *points.Set
 	charts charts
@@ -122,6 +123,9 @@ func (w *workspace) load(ctx context.Context) error {
 		Log: w.s.Log, NoSync: w.s.NoSync, Leads: w.s.Leads,
 	})
 	w.loaded.Store(err == nil)
+	if err == nil {
+		w.measure()
+	}
 	return err
 }
 

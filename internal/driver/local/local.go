@@ -236,8 +236,27 @@ func (d *Driver) renew(ctx context.Context) {
 	d.log.Info("replaced the runner host of another build", "compute", d.c.Name)
 }
 
-// TotalMemory is the machine's memory in bytes, 0 when it is not known.
+// memoryLimits are where a container finds how much memory it may use, in either version of
+// cgroups.
+var memoryLimits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
+
+// TotalMemory is the memory in bytes of the machine, or of the container that this process is in if
+// that may use less; 0 when it is not known.
 func TotalMemory() int64 {
+	total := machineMemory()
+	for _, path := range memoryLimits {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 && n < total {
+			total = n
+		}
+	}
+	return total
+}
+
+func machineMemory() int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0

@@ -191,6 +191,9 @@ func (s *Set) Drop(owners []string) (done bool, err error) {
 		if o != nil && slices.ContainsFunc(o.series, func(x *series) bool { return len(x.chunks)+len(x.sealed)+len(x.recent) > 0 || x.named == s.gen }) {
 			return false, nil // somebody logs to it
 		}
+		if o != nil {
+			s.series.Add(-int64(len(o.series)))
+		}
 		delete(s.owners, name)
 	}
 	return true, nil

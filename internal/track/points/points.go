@@ -69,6 +69,7 @@ type Set struct {
 	mu        sync.RWMutex
 	owners    map[string]*owner
 	keys      map[string]string // each key once
+	series    atomic.Int64
 	followed  map[string]*follow
 	touched   []*series // those with recent points
 	aside     []*series // those with sealed points
@@ -93,6 +94,9 @@ type Set struct {
 
 // ErrClosed is what Append returns after Close.
 var ErrClosed = errors.New("the points are closed")
+
+// Series is how many there are.
+func (s *Set) Series() int { return int(s.series.Load()) }
 
 // Latest is a summary of each series of an owner, sorted by key.
 func (s *Set) Latest(name string) []Summary {

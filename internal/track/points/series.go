@@ -58,6 +58,7 @@ func (s *Set) at(name, key string) *series {
 	s.nextID++
 	x := &series{id: s.nextID, key: key, owner: o, follow: s.followed[key]}
 	o.series = append(o.series, x)
+	s.series.Add(1)
 	if o.byKey == nil && len(o.series) > manySeries {
 		o.byKey = make(map[string]*series, 2*manySeries)
 		for _, y := range o.series {
