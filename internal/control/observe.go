@@ -293,7 +293,8 @@ func (c *Control) noteQueued(ctx context.Context, queued map[*placement]string) 
 	}
 }
 
-// noteWaiting writes down why tasks that were placed have not begun. It says whether it could.
+// noteWaiting writes down why tasks that were placed have not begun, which becomes the reason of
+// their jobs. It says whether it could.
 func (c *Control) noteWaiting(ctx context.Context, all map[berth.TaskID]string) bool {
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
 		for id, why := range all {
@@ -305,11 +306,11 @@ func (c *Control) noteWaiting(ctx context.Context, all map[berth.TaskID]string) 
 				continue
 			}
 			t.Why = why
-			data, err := json.Marshal(map[string]any{"task": t.ID, "detail": why})
+			data, err := json.Marshal(map[string]any{"task": t.ID, "state": t.State, "phase": "waiting", "detail": why})
 			if err != nil {
 				return err
 			}
-			tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskPhase, Reason: why, Data: data})
+			tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskState, Reason: why, Data: data})
 			if err := tx.SaveTask(t); err != nil {
 				return err
 			}

@@ -54,7 +54,8 @@ func TestEndWithoutReport(t *testing.T) {
 	}
 }
 
-// TestWhyNotStarted: a task whose target does not take it says why, and runs once it is taken.
+// TestWhyNotStarted: a task whose target does not take it says why, as its job does, and runs once
+// it is taken.
 func TestWhyNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 4)
@@ -62,7 +63,8 @@ func TestWhyNotStarted(t *testing.T) {
 		p.submit("full", "sleep 1")
 		p.settle("the reason", func() bool {
 			tasks := p.tasks("full")
-			return len(tasks) == 1 && strings.Contains(tasks[0].Why, "no space left on device")
+			_, st := p.job("full")
+			return len(tasks) == 1 && strings.Contains(tasks[0].Why, "no space left on device") && st.Reason == tasks[0].Why
 		})
 		p.driver.Break("start", nil)
 		p.until("full", berth.Completed)

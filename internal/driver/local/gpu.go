@@ -100,6 +100,13 @@ func (m *machine) add(ctx context.Context, info *driver.Info) {
 	}
 }
 
+func gpus(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return strconv.Itoa(n) + " GPUs"
+}
+
 // give gives a task as many GPUs as it asks for, none of which another task has. What each has, its
 // host knows: it is asked for the tasks that there are.
 func (m *machine) give(ctx context.Context, l *berth.Launch, tasks []host.Status) error {
@@ -108,7 +115,7 @@ func (m *machine) give(ctx context.Context, l *berth.Launch, tasks []host.Status
 		return err
 	}
 	if l.GPUCount > len(all) {
-		return berth.Errorf(berth.Invalid, "the job needs %d GPUs, and nvidia-smi knows of %d on its machine", l.GPUCount, len(all))
+		return berth.Errorf(berth.Invalid, "the job needs %s, and nvidia-smi knows of %d on its machine", gpus(l.GPUCount), len(all))
 	}
 	var free []int
 	for _, g := range all {
@@ -117,7 +124,7 @@ func (m *machine) give(ctx context.Context, l *berth.Launch, tasks []host.Status
 		}
 	}
 	if len(free) < l.GPUCount {
-		return berth.Errorf(berth.Unavailable, "the job needs %d GPUs, and of the %d of its machine %d are free", l.GPUCount, len(all), len(free))
+		return berth.Errorf(berth.Unavailable, "the job needs %s, and %d of %d on its machine are free", gpus(l.GPUCount), len(free), len(all))
 	}
 	l.GPUs = free[:l.GPUCount]
 	return nil

@@ -50,7 +50,7 @@ func TestGPUsOfTasks(t *testing.T) {
 		t.Errorf("one GPU each: %s", got)
 	}
 	d = reopen(t, dir)
-	if _, err := start(d, "pair", 2); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "1 are free") {
+	if _, err := start(d, "pair", 2); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "1 of 3 on its machine are free") {
 		t.Errorf("two of one that is free: %v", err)
 	}
 	if _, err := start(d, "many", 4); berth.CodeOf(err) != berth.Invalid {
