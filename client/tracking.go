@@ -290,7 +290,7 @@ func (c *Client) WatchMetrics(ctx context.Context, run string, f func(Point) err
 			seen[p] = true
 			return f(p)
 		})
-		crowded := attempt > 1 && berth.CodeOf(err) == berth.Limit // the one that was lost may count still
+		crowded := attempt > 1 && attempt < 20 && berth.CodeOf(err) == berth.Limit // the one that was lost may count still
 		if status != "" || err != nil && !unreachable(err) && !crowded {
 			return status, err
 		}

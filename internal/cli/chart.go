@@ -46,7 +46,8 @@ type curve struct {
 	points []client.Point // by step
 }
 
-var marks = []rune("•x+o*#@%")
+// marks are the symbols of curves; with more curves they come again.
+var marks = []rune("•x+o*#@%ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 // logarithm is the height of a value in a chart with a logarithmic scale: NaN where it has none.
 func logarithm(v float64) float64 {
