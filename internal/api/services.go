@@ -60,7 +60,7 @@ func (s *Server) assemble() {
 	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location}
 	sources := space.Sources{DB: o.DB, Blobs: o.Blobs, Points: o.Points, Tracked: track.Kinds()}
 	s.quota = space.NewQuota(sources, o.WorkspaceStorage)
-	storage := &storageService{workspaces: s.workspaces, tracking: o.Tracking, passOn: o.PassOn, Sources: sources, quota: s.quota, at: o.Locator}
+	storage := &storageService{workspaces: s.workspaces, tracking: o.Tracking, passOn: o.PassOn, of: sources, quota: s.quota, at: o.Locator}
 	s.tree = &treeService{
 		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, templates: s.templates, docs: s.docs, jobs: s.jobs,
 		computes: s.computes, sizes: s.sizes, quotas: s.quotas, costs: s.costs, storage: storage, events: s.events,

@@ -17,7 +17,7 @@ import (
 //	GET  storage?by=kind,user,job,age,workspace   by workspace: of all of them
 //	POST cleanStorage                   a berth.CleanStorage
 type storageService struct {
-	space.Sources
+	of         space.Sources
 	quota      *space.Quota
 	at         locate.Locator
 	workspaces *workspaceService
@@ -33,23 +33,23 @@ func (s *storageService) use(c *call) error {
 	if err := space.CheckKeys(by); err != nil {
 		return err
 	}
-	done, err := s.Blobs.Survey(c.ctx())
+	done, err := s.of.Blobs.Survey(c.ctx())
 	if err != nil {
 		return err
 	}
 	defer done()
-	of := []string{c.ws.Key()}
+	keys := []string{c.ws.Key()}
 	if slices.Contains(by, space.ByWorkspace) {
 		all, err := s.workspaces.allWorkspaces(c.ctx())
 		if err != nil {
 			return err
 		}
-		of = nil
+		keys = nil
 		for _, ws := range all {
-			of = append(of, ws.Key())
+			keys = append(keys, ws.Key())
 		}
 	}
-	out, err := space.Use(c.ctx(), s.Sources, of, by, c.now)
+	out, err := space.Use(c.ctx(), s.of, keys, by, c.now)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *storageService) clean(c *call) error {
 	if err := space.Check(q); err != nil {
 		return err
 	}
-	cleaner := space.Cleaner{DB: s.DB, Blobs: s.Blobs, Workspace: c.ws.Key(), Space: c.ws, Locator: s.at, User: c.who.User, By: c.who.User}
+	cleaner := space.Cleaner{DB: s.of.DB, Blobs: s.of.Blobs, Workspace: c.ws.Key(), Space: c.ws, Locator: s.at, User: c.who.User, By: c.who.User}
 	if q.Everyone {
 		if c.who.Role != auth.Admin {
 			return berth.Errorf(berth.Denied, "only an administrator may delete what belongs to everyone: leave that out to delete what is yours")
@@ -86,7 +86,7 @@ func (s *storageService) clean(c *call) error {
 			return s.tracking.Clean(ctx, found.tracking, user, q)
 		}
 	}
-	done, err := s.Blobs.Survey(c.ctx())
+	done, err := s.of.Blobs.Survey(c.ctx())
 	if err != nil {
 		return err
 	}

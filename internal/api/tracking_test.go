@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -120,5 +121,17 @@ func (x *house) ended(name string) {
 	})
 	if err != nil {
 		x.t.Fatal(err)
+	}
+}
+
+// TestLongModelHoldsUpNoSearch: a version of a model whose address is as long as a request may be
+// is shown in the registry, and runs and models are found.
+func TestLongModelHoldsUpNoSearch(t *testing.T) {
+	x := openPulling(t)
+	url := "/mlflow/v1.0" + x.ws + "/api/2.0/mlflow/"
+	for i, less := range []int{60, 100, 140, 1000} {
+		x.as(x.admin, "PUT", fmt.Sprintf("%s/models/m/versions/%d", x.ws, i+1), props("modelUri", "https://h/"+strings.Repeat("x", 1<<20-less)))
+		x.as(x.admin, "POST", url+"runs/search", map[string]any{"experiment_ids": []string{"0"}}, "Content-Type", "application/json").want(200)
+		x.as(x.admin, "GET", url+"registered-models/search", nil).want(200)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,25 +53,33 @@ func stageKey(ctx context.Context, container, name string) string {
 // stagePrefix is what the directories of all uploads to a container begin with.
 func stagePrefix(container string) string { return placeKey(container)[:16] + "-" }
 
-// Staged is how many uploads to a container are not committed, and the size of their blocks.
+// Staged is how many uploads to a container are not committed, and what their blocks take of the
+// disk.
 func (s *Store) Staged(container string) (uploads int, bytes int64, err error) {
-	dirs, err := filepath.Glob(s.stage(stagePrefix(container) + "*"))
+	dirs, err := os.ReadDir(filepath.Join(s.dir, "blocks"))
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, dir := range dirs {
-		blocks, err := os.ReadDir(dir)
+		if !strings.HasPrefix(dir.Name(), stagePrefix(container)) {
+			continue
+		}
+		blocks, err := os.ReadDir(s.stage(dir.Name()))
 		if ignoreMissing(err) != nil {
 			return 0, 0, err
 		}
+		uploads++
 		for _, b := range blocks {
 			if info, err := b.Info(); err == nil { // else it was committed meanwhile
-				bytes += info.Size()
+				bytes += (info.Size() + diskBlock - 1) / diskBlock * diskBlock
 			}
 		}
 	}
-	return len(dirs), bytes, nil
+	return uploads, bytes, nil
 }
+
+// diskBlock is what a file takes of a disk at least.
+const diskBlock = 4096
 
 func (s *Store) stage(key string) string { return filepath.Join(s.dir, "blocks", key) }
 

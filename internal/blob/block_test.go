@@ -16,6 +16,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/store"
 )
 
 func putBlock(t testing.TB, s *blob.Store, id, text string) {
@@ -232,5 +233,29 @@ func TestOldStagesAreCollected(t *testing.T) {
 	}
 	if left := files(t, s, "blocks"); len(left) != 1 || filepath.Dir(left[0]) == dir {
 		t.Error("left:", left)
+	}
+}
+
+// TestStagedIsCounted: blocks of uploads that are not committed, by container, wherever the folder
+// of the store is.
+func TestStagedIsCounted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home[1")
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := blob.Open(dir, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	putBlock(t, s, "a", "1")
+	putBlock(t, s, "b", strings.Repeat("x", 5000))
+	if n, bytes, err := s.Staged("box"); n != 1 || bytes != 4096+8192 || err != nil {
+		t.Errorf("%d uploads, %d bytes, %v", n, bytes, err)
+	}
+	if n, bytes, err := s.Staged("other"); n != 0 || bytes != 0 || err != nil {
+		t.Errorf("of another container: %d uploads, %d bytes, %v", n, bytes, err)
 	}
 }

@@ -26,7 +26,7 @@ const (
 
 // A Quota limits what workspaces store.
 type Quota struct {
-	Sources
+	of    Sources
 	limit int64 // of workspaces without StorageTag; 0 means no limit
 
 	mu   sync.Mutex
@@ -58,7 +58,7 @@ type Room struct {
 
 // NewQuota limits the workspaces of a server.
 func NewQuota(s Sources, limit int64) *Quota {
-	return &Quota{Sources: s, limit: limit, seen: map[string]*standing{}}
+	return &Quota{of: s, limit: limit, seen: map[string]*standing{}}
 }
 
 // Room returns how a workspace stands. The size was true a minute ago, or when Room was last called
@@ -122,7 +122,7 @@ func (q *Quota) readLimit(ctx context.Context, s *standing, workspace string) er
 		return nil
 	}
 	var limit int64
-	err := q.DB.View(ctx, func(tx *store.Tx) (err error) {
+	err := q.of.DB.View(ctx, func(tx *store.Tx) (err error) {
 		limit, err = q.limitOf(tx, workspace)
 		return err
 	})
@@ -175,11 +175,11 @@ func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
 // used is what a workspace stores.
 func (q *Quota) used(ctx context.Context, workspace string) (sum int64, err error) {
 	var own locate.Storage
-	err = q.DB.View(ctx, func(tx *store.Tx) error {
+	err = q.of.DB.View(ctx, func(tx *store.Tx) error {
 		if own, err = locate.StorageOf(tx, workspace); err != nil {
 			return err
 		}
-		if _, sum, err = tx.OwnBytes(workspace, q.Tracked...); err != nil {
+		if _, sum, err = tx.StateBytes(workspace, q.of.Tracked...); err != nil {
 			return err
 		}
 		for _, container := range []string{own.Blobs, own.Artifacts} {
@@ -195,13 +195,13 @@ func (q *Quota) used(ctx context.Context, workspace string) (sum int64, err erro
 		return 0, err
 	}
 	for _, container := range []string{own.Blobs, own.Artifacts} {
-		_, n, err := q.Blobs.Staged(container)
+		_, n, err := q.of.Blobs.Staged(container)
 		if err != nil {
 			return 0, err
 		}
 		sum += n
 	}
-	files, err := q.Points.of(own)
+	files, err := q.of.Points.of(own)
 	for _, f := range files {
 		sum += f.Size()
 	}
@@ -214,7 +214,7 @@ func (r Room) Full(workspace string) error {
 		return nil
 	}
 	return berth.Errorf(berth.Limit, "workspace %s stores %s; the limit is %s. `berth storage` shows what takes space and `berth storage clean` frees it; "+
-		"for metrics, delete runs with mlflow, then use `berth storage clean --kind metrics`. Or ask an administrator to raise the limit",
+		"for runs and metrics, delete runs, then use `berth storage clean --kind metrics --older 0m --yes`. Or ask an administrator to raise the limit",
 		workspace, amount(r.Used), amount(r.Limit))
 }
 
@@ -223,7 +223,7 @@ func (r Room) Warning(workspace string) string {
 	if r.Limit == 0 || float64(r.Used) < warnAt*float64(r.Limit) {
 		return ""
 	}
-	return fmt.Sprintf("workspace %s uses %s of its limit of %s; when it is full it accepts no more jobs, metrics and artifacts", workspace, amount(r.Used), amount(r.Limit))
+	return fmt.Sprintf("workspace %s uses %s of its limit of %s; when it is full it accepts no more jobs, runs, metrics and artifacts", workspace, amount(r.Used), amount(r.Limit))
 }
 
 func amount(n int64) string {

@@ -156,12 +156,12 @@ func TestQuotaCountsAll(t *testing.T) {
 	}
 	sources := space.Sources{DB: db, Blobs: blobs, Tracked: []string{"runs", "none"}}
 	room, err := space.NewQuota(sources, 1).Room(t.Context(), w)
-	const trailer = 16 // of each block
-	if want := int64(300 + 400 + 3*(1000+trailer)); err != nil || room.Used != want {
+	const staged = 3 * 4096 // each takes a block of the disk
+	if want := int64(300 + 400 + staged); err != nil || room.Used != want {
 		t.Errorf("%+v, %v; want %d", room, err, want)
 	}
 	use, err := space.Use(t.Context(), sources, []string{w}, []string{"kind"}, time.Now())
-	want := []berth.StorageLine{{Kind: "uploads", Files: 3, Bytes: 3 * (1000 + trailer), OwnBytes: 3 * (1000 + trailer)}, {Kind: "runs", Bytes: 700, OwnBytes: 700}}
+	want := []berth.StorageLine{{Kind: "uploads", Files: 3, Bytes: staged, OwnBytes: staged}, {Kind: "runs", Bytes: 700, OwnBytes: 700}}
 	if err != nil || !slices.Equal(use.Groups, want) || use.Total.Bytes != room.Used || use.Total.OwnBytes != room.Used {
 		t.Errorf("%+v, %v", use, err)
 	}

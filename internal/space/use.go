@@ -81,7 +81,7 @@ func (t *tally) addWorkspace(ctx context.Context, key string) error {
 		if own, err = store.State[locate.Storage](d); err != nil {
 			return err
 		}
-		_, bytes, err := tx.OwnBytes(key, t.Tracked...)
+		_, bytes, err := tx.StateBytes(key, t.Tracked...)
 		if err == nil && bytes > 0 {
 			t.addOther("tracking/"+own.ID, berth.StorageRuns, 0, bytes)
 		}

@@ -47,9 +47,9 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	return docs, nil
 }
 
-// OwnBytes is how many documents a workspace has of some kinds, and the size of what Berth owns of
-// them. It looks at every row.
-func (tx *Tx) OwnBytes(workspace string, kinds ...string) (docs int, bytes int64, err error) {
+// StateBytes is how many documents a workspace has of some kinds, and the size of what Berth owns
+// of them. It looks at every row.
+func (tx *Tx) StateBytes(workspace string, kinds ...string) (docs int, bytes int64, err error) {
 	for _, kind := range kinds {
 		scope, err := tx.scope(workspace, kind)
 		if err != nil {

@@ -90,7 +90,7 @@ func (c *call) mayEndVersion(m *registered, v *version) error {
 	return c.mayEnd("Version "+itoa(v.Number)+" of model "+m.Name, v.User)
 }
 
-// mayStore refuses points and files where the workspace is full.
+// mayStore refuses what takes space where the workspace is full.
 func (c *call) mayStore() error {
 	if c.who.Full == nil {
 		return nil

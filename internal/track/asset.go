@@ -294,7 +294,11 @@ func (w *workspace) showModels(ctx context.Context, names []string, docs []*stor
 		if !w.stale(name, all[name]) {
 			continue
 		}
-		if err := w.update(ctx, func(x *change) error { return x.adoptModel(name, all[name]) }); err != nil {
+		err := w.update(ctx, func(x *change) error {
+			x.state = true // it is a model already, however large
+			return x.adoptModel(name, all[name])
+		})
+		if err != nil {
 			return err
 		}
 	}

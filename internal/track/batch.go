@@ -147,10 +147,9 @@ func (c *call) log(b *batch) error {
 	if err := c.mayModels(b.metrics); err != nil {
 		return err
 	}
-	if len(b.metrics) > 0 { // before anything is written
-		if err := c.mayStore(); err != nil {
-			return err
-		}
+	points := entries(b.run, b.metrics)
+	if err := c.mayLog(points); err != nil { // before anything is written
+		return err
 	}
 	if len(b.params)+len(b.tags) > 0 {
 		err := c.changeRun(b.run, func(x *change, r *run) error {
@@ -171,5 +170,5 @@ func (c *call) log(b *batch) error {
 			return err
 		}
 	}
-	return c.appendPoints(entries(b.run, b.metrics))
+	return c.appendPoints(points)
 }

@@ -45,12 +45,12 @@ func (c *call) update(ctx context.Context, fn func(*change) error) error {
 }
 
 func (c *call) updateIn(t *turns, ctx context.Context, fn func(*change) error) error {
+	full := c.mayGrow()
 	done, err := t.take(ctx, c.who.User)
 	if err != nil {
 		return err
 	}
 	defer done()
-	full := c.mayGrow()
 	return c.updateOf(ctx, t == &c.s.changes, func(x *change) error {
 		x.full = full
 		return fn(x)

@@ -89,6 +89,7 @@ type columns struct {
 	used   map[field]int64             // when, in searches
 	clock  int64
 	making *making // nil when none is
+	most   int     // items of all columns
 
 	// metrics are those whose columns are there, of all experiments that have them, and what tears
 	// was when they were begun.
@@ -100,7 +101,7 @@ type columns struct {
 }
 
 func newColumns() *columns {
-	return &columns{of: map[string]map[field]column{}, used: map[field]int64{}, metrics: map[string]int{}, gone: map[string]bool{}}
+	return &columns{of: map[string]map[field]column{}, used: map[field]int64{}, metrics: map[string]int{}, gone: map[string]bool{}, most: mostItems}
 }
 
 // whole says whether the columns of a metric are there and can be used.
@@ -119,6 +120,10 @@ func (c *columns) tear() {
 const (
 	mostItems  = 16 << 20
 	mostFields = 256
+
+	// itemsShare is how many bytes of MaxMemory there are for an item, which takes about 25 beyond
+	// what is counted there.
+	itemsShare = 128
 )
 
 // fewRuns is how many runs an experiment has at least that has columns.
@@ -223,7 +228,7 @@ func (c *columns) shrink(p *points.Set) {
 				victim, oldest = f, used
 			}
 		}
-		if total <= mostItems && len(c.used) <= mostFields || oldest == c.clock {
+		if total <= c.most && len(c.used) <= mostFields || oldest == c.clock {
 			return
 		}
 		c.drop(p, victim)

@@ -49,6 +49,8 @@ type entity interface {
 	// place says which document it is: its kind, name and version, a hash by which it can be found,
 	// and its parent.
 	place() (kind, name, version, hash, parent string)
+	// pairs is how many parameters and tags it has.
+	pairs() int
 }
 
 // Lifecycle stages.

@@ -89,10 +89,10 @@ func (s *Service) forget(id string) error {
 	s.mu.Lock()
 	w := s.spaces[id]
 	delete(s.spaces, id)
+	s.gone[id] = true
 	s.mu.Unlock()
 	if w != nil {
 		w.once.Do(func() { w.err = store.ErrClosed })
-		w.unmeasure()
 		if w.points != nil {
 			if err := w.points.Close(); err != nil {
 				return err

@@ -190,10 +190,8 @@ func importLogged(c *call) (any, error) {
 	var experiment string
 	m.imported, experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
 	measured := c.foreignPoints(m.ID)
-	if len(measured) > 0 { // before anything is written
-		if err := c.mayStore(); err != nil {
-			return nil, err
-		}
+	if err := c.mayLog(measured); err != nil { // before anything is written
+		return nil, err
 	}
 	if err := cmp.Or(checkLength("name", maxTagValue, m.Name), checkLength("status_message", maxTagValue, m.Message), m.checkReferences()); err != nil {
 		c.fail(err)

@@ -84,10 +84,9 @@ func (x *index) put(e entity) {
 			if x.named[old.Name] == old {
 				delete(x.named, old.Name)
 			}
-			x.memory -= memoryOf(old)
 		}
 		x.experiments[e.ID], x.named[e.Name] = e, e
-		x.memory += memoryOf(e)
+		counted(x, old, e)
 		if old == nil || old.Staged != e.Staged {
 			for n := range x.nodes(e.ID) {
 				n.r = n.r.following(e) // no search has a column of stages
@@ -97,14 +96,11 @@ func (x *index) put(e entity) {
 		x.putRun(e)
 	case *loggedModel:
 		old := x.logged[e.ID]
-		if old != nil {
-			if old.rev() > e.rev() {
-				return
-			}
-			x.memory -= memoryOf(old)
+		if old != nil && old.rev() > e.rev() {
+			return
 		}
 		x.logged[e.ID] = e
-		x.memory += memoryOf(e)
+		counted(x, old, e)
 		x.loggedOf[e.Experiment] = replace(x.loggedOf[e.Experiment], old, e, laterLogged)
 	case *registered:
 		old := x.registered[e.ID]
@@ -115,27 +111,26 @@ func (x *index) put(e entity) {
 			if x.models[old.Name] == old {
 				delete(x.models, old.Name)
 			}
-			x.memory -= memoryOf(old)
 		}
 		x.registered[e.ID], x.models[e.Name] = e, e
-		x.memory += memoryOf(e)
+		counted(x, old, e)
 	case *version:
 		old := x.version(e.Model, e.Number)
 		if old != nil && old.rev() > e.rev() {
 			return
 		}
 		x.versions[e.Model] = replace(x.versions[e.Model], old, e, byNumber)
-		x.count(old, -1)
-		x.count(e, 1)
+		counted(x, old, e)
+		x.root(old, -1)
+		x.root(e, 1)
 	}
 }
 
-// count counts a version, and with others whose files are at the same place.
-func (x *index) count(v *version, by int) {
+// root counts a version with others whose files are at the same place.
+func (x *index) root(v *version, by int) {
 	if v == nil {
 		return
 	}
-	x.memory += int64(by) * memoryOf(v)
 	p, ours := proxied(v.URI)
 	if id, rest, ok := inRunOf(v.URI); ok { // the run may be read after the version
 		p, ours = path.Join(runsScheme+id, rest), true
@@ -200,7 +195,7 @@ func (x *index) putRun(r *run) {
 	if n != nil && n.r.Experiment == r.Experiment && n.r.Start == r.Start {
 		old := n.r
 		n.r = r
-		x.memory += memoryOf(r) - memoryOf(old)
+		counted(x, old, r)
 		x.columns.put(n, old, r)
 		return
 	}
@@ -213,13 +208,13 @@ func (x *index) putRun(r *run) {
 		x.runsOf[r.Experiment] = &sorted[int64]{}
 	}
 	x.runsOf[r.Experiment].insert(n.newest, n)
+	counted(x, nil, r)
 	x.columns.put(n, nil, r)
-	x.memory += memoryOf(r)
 }
 
 func (x *index) removeRun(n *node) {
 	delete(x.runs, n.id)
-	x.memory -= memoryOf(n.r)
+	counted(x, n.r, nil)
 	x.runsOf[n.r.Experiment].remove(n.newest, n)
 	x.columns.remove(n, len(x.runs))
 	n.r = nil
@@ -237,7 +232,7 @@ func (x *index) remove(e entity) {
 			delete(x.runsOf, e.ID)
 			delete(x.loggedOf, e.ID)
 			delete(x.columns.of, e.ID)
-			x.memory -= memoryOf(old)
+			counted(x, old, nil)
 		}
 	case *run:
 		if n := x.runs[e.ID]; n != nil {
@@ -246,25 +241,27 @@ func (x *index) remove(e entity) {
 	case *loggedModel:
 		if old := x.logged[e.ID]; old != nil {
 			delete(x.logged, e.ID)
-			x.memory -= memoryOf(old)
+			counted(x, old, nil)
 			x.loggedOf[old.Experiment] = replace(x.loggedOf[old.Experiment], old, nil, laterLogged)
 		}
 	case *registered:
 		if old := x.registered[e.ID]; old != nil {
 			delete(x.registered, e.ID)
-			x.memory -= memoryOf(old)
+			counted(x, old, nil)
 			if x.models[old.Name] == old {
 				delete(x.models, old.Name)
 			}
 		}
 		for _, v := range x.versions[e.ID] {
-			x.count(v, -1)
+			counted(x, v, nil)
+			x.root(v, -1)
 		}
 		delete(x.versions, e.ID)
 	case *version:
 		if old := x.version(e.Model, e.Number); old != nil {
 			x.versions[e.Model] = replace(x.versions[e.Model], old, nil, byNumber)
-			x.count(old, -1)
+			counted(x, old, nil)
+			x.root(old, -1)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func runOfJob(d *store.Doc) (*run, *jobState, string, error) {
 	}
 	for k, x := range v.Properties.Tags {
 		if s, ok := x.(string); ok {
-			setTag(&r.Tags, pair{k, s})
+			setTag(&r.Tags, pair{k, cut(s, maxTagValue)})
 		}
 	}
 	setTag(&r.Tags, pair{tagRunName, r.Name})
@@ -89,6 +89,9 @@ func runOfJob(d *store.Doc) (*run, *jobState, string, error) {
 	setTag(&r.Tags, pair{"mlflow.source.name", d.Name})
 	if st.Parent != "" {
 		setTag(&r.Tags, pair{tagParent, st.Parent})
+	}
+	for k, v := range r.Tags {
+		r.size += len(k) + len(v)
 	}
 	return r, j, experimentName(v.Properties.ExperimentName), nil
 }
@@ -365,6 +368,7 @@ func (w *workspace) showJobs(ctx context.Context, docs []*store.Doc, gone []stri
 			return err
 		}
 	}
+	defer w.measure()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range list {

@@ -151,12 +151,21 @@ func (c *call) logMetrics(id string, metrics []metric) error {
 	return c.logPoints(entries(r.ID, metrics))
 }
 
+// mayLog refuses points where there is no room for them.
+func (c *call) mayLog(entries []points.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := c.mayStore(); err != nil {
+		return err
+	}
+	return c.mayBegin(entries)
+}
+
 // logPoints makes points durable, if there is room for them.
 func (c *call) logPoints(entries []points.Entry) error {
-	if len(entries) > 0 {
-		if err := c.mayStore(); err != nil {
-			return err
-		}
+	if err := c.mayLog(entries); err != nil {
+		return err
 	}
 	return c.appendPoints(entries)
 }
@@ -164,9 +173,6 @@ func (c *call) logPoints(entries []points.Entry) error {
 // appendPoints makes points durable. They are where the next server that leads finds them only if
 // this one leads still.
 func (w *workspace) appendPoints(entries []points.Entry) error {
-	if err := w.mayBegin(entries); err != nil {
-		return err
-	}
 	if err := w.points.Append(entries); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func checkLength(at string, limit int, text string) error {
 	return nil
 }
 
-// cut shortens a text to a number of characters.
+// cut shortens a text to a number of characters. What is left does not keep the rest in memory.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -61,7 +61,7 @@ func cut(text string, limit int) string {
 	n := 0
 	for i := range text {
 		if n++; n > limit {
-			return text[:i]
+			return strings.Clone(text[:i])
 		}
 	}
 	return text

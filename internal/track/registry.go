@@ -313,6 +313,7 @@ func setAlias(c *call) (any, error) {
 		if m.Aliases == nil {
 			m.Aliases = map[string]int{}
 		}
+		_, x.state = m.Aliases[alias]
 		m.Aliases[alias] = n
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 type route struct {
 	do    handler
 	reads bool // it changes nothing
+	frees bool // it only ends things or makes them smaller: it is taken where there is no room
 	task  bool // a job may make it; what it may see is up to the handler
 	raw   bool // its body is not JSON
 	all   bool // it is about all runs, experiments or models, those of jobs and of the workspace too
@@ -44,20 +45,20 @@ func routes() map[string]route {
 		"GET experiments/get-by-name":                look(getExperimentByName),
 		"POST experiments/search":                    look(searchExperiments),
 		"GET experiments/search":                     look(searchExperiments),
-		"POST experiments/delete":                    {do: deleteExperiment, all: true},
-		"POST experiments/restore":                   own(restoreExperiment),
+		"POST experiments/delete":                    {do: deleteExperiment, all: true, frees: true},
+		"POST experiments/restore":                   {do: restoreExperiment, frees: true},
 		"POST experiments/update":                    own(updateExperiment),
 		"POST experiments/set-experiment-tag":        do(setExperimentTag),
-		"POST experiments/delete-experiment-tag":     do(deleteExperimentTag),
+		"POST experiments/delete-experiment-tag":     {do: deleteExperimentTag, task: true, frees: true},
 		"POST experiments/search-datasets":           look(searchDatasets),
 		"POST runs/create":                           do(createRun),
 		"GET runs/get":                               look(getRun),
 		"POST runs/update":                           do(updateRun),
-		"POST runs/delete":                           do(deleteRun),
-		"POST runs/restore":                          do(restoreRun),
+		"POST runs/delete":                           {do: deleteRun, task: true, frees: true},
+		"POST runs/restore":                          {do: restoreRun, task: true, frees: true},
 		"POST runs/search":                           look(searchRuns),
 		"POST runs/set-tag":                          do(setRunTag),
-		"POST runs/delete-tag":                       do(deleteRunTag),
+		"POST runs/delete-tag":                       {do: deleteRunTag, task: true, frees: true},
 		"POST runs/log-parameter":                    do(logParam),
 		"POST runs/log-metric":                       do(logMetric),
 		"POST runs/log-batch":                        {do: logBatch, task: true, raw: true},
@@ -73,28 +74,28 @@ func routes() map[string]route {
 		"POST logged-models/search":                  ask(searchLogged),
 		"POST registered-models/create":              {do: createRegistered, task: true, all: true},
 		"GET registered-models/get":                  look(getRegistered),
-		"POST registered-models/rename":              {do: renameRegistered, all: true},
+		"POST registered-models/rename":              {do: renameRegistered, all: true, frees: true},
 		"PATCH registered-models/update":             {do: updateRegistered, task: true, all: true},
-		"DELETE registered-models/delete":            {do: deleteRegistered, all: true},
+		"DELETE registered-models/delete":            {do: deleteRegistered, all: true, frees: true},
 		"GET registered-models/search":               look(searchRegistered),
 		"POST registered-models/search":              look(searchRegistered),
 		"GET registered-models/get-latest-versions":  look(latestVersions),
 		"POST registered-models/get-latest-versions": look(latestVersions),
 		"POST registered-models/set-tag":             {do: setRegisteredTag, task: true, all: true},
-		"DELETE registered-models/delete-tag":        {do: deleteRegisteredTag, all: true},
+		"DELETE registered-models/delete-tag":        {do: deleteRegisteredTag, all: true, frees: true},
 		"POST registered-models/alias":               {do: setAlias, task: true, all: true},
 		"GET registered-models/alias":                look(getAlias),
-		"DELETE registered-models/alias":             {do: deleteAlias, all: true},
+		"DELETE registered-models/alias":             {do: deleteAlias, all: true, frees: true},
 		"POST model-versions/create":                 {do: createVersion, task: true, all: true},
 		"GET model-versions/get":                     look(getVersion),
 		"PATCH model-versions/update":                {do: updateVersion, task: true, all: true},
-		"DELETE model-versions/delete":               {do: deleteVersion, all: true},
+		"DELETE model-versions/delete":               {do: deleteVersion, all: true, frees: true},
 		"GET model-versions/search":                  look(searchVersions),
 		"POST model-versions/search":                 look(searchVersions),
 		"GET model-versions/get-download-uri":        look(versionURI),
-		"POST model-versions/transition-stage":       {do: transitionStage, all: true},
+		"POST model-versions/transition-stage":       {do: transitionStage, all: true, frees: true},
 		"POST model-versions/set-tag":                {do: setVersionTag, task: true, all: true},
-		"DELETE model-versions/delete-tag":           {do: deleteVersionTag, all: true},
+		"DELETE model-versions/delete-tag":           {do: deleteVersionTag, all: true, frees: true},
 	}
 }
 
@@ -201,13 +202,13 @@ func loggedRoute(method, rest string) (route, string, error) {
 	case call == "" && method == http.MethodGet:
 		return route{do: getLogged, reads: true, task: true}, id, nil
 	case call == "" && method == http.MethodPatch:
-		return route{do: finalizeLogged, task: true}, id, nil
+		return route{do: finalizeLogged, task: true, frees: true}, id, nil
 	case call == "" && method == http.MethodDelete:
-		return route{do: deleteLogged, raw: true}, id, nil
+		return route{do: deleteLogged, raw: true, frees: true}, id, nil
 	case call == "tags" && method == http.MethodPatch:
 		return route{do: setLoggedTags, task: true}, id, nil
 	case isTag && method == http.MethodDelete:
-		return route{do: deleteLoggedTag, task: true, raw: true}, id + "/" + tag, nil
+		return route{do: deleteLoggedTag, task: true, raw: true, frees: true}, id + "/" + tag, nil
 	case call == "params" && method == http.MethodPost:
 		return route{do: logLoggedParams, task: true}, id, nil
 	case call == "artifacts/directories" && method == http.MethodGet:

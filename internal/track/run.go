@@ -291,12 +291,13 @@ func updateRun(c *call) (any, error) {
 		c.fail(err)
 	}
 	end := c.int("end_time", 0)
+	c.frees = name == ""
 	var after *run
 	err := c.changeRun(id, func(x *change, r *run) error {
 		if err := r.mustBeActive(); err != nil {
 			return err
 		}
-		x.state = name == ""
+		x.state = name == "" || name == r.Name
 		if status != "" {
 			r.Status = status
 		}

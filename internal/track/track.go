@@ -56,8 +56,12 @@ type Service struct {
 	mu     sync.Mutex
 	spaces map[string]*workspace // by ID
 	closed bool
+	gone   map[string]bool  // the IDs of workspaces that were deleted
+	unread map[string]int64 // about how much memory those take that are not in spaces, see memory.go
 
-	memory   atomic.Int64 // that all workspaces take, see memory.go
+	estimated  sync.Once
+	estimating sync.WaitGroup
+
 	saidFull atomic.Int64 // when the log was told last that the disk is full, in nanoseconds
 
 	histories turns // pieces of long histories
@@ -73,7 +77,7 @@ type Service struct {
 // New returns the tracking service. Nothing is read before it is asked for.
 func New(o Options) *Service {
 	return &Service{
-		Options: o, spaces: map[string]*workspace{},
+		Options: o, spaces: map[string]*workspace{}, gone: map[string]bool{},
 		histories: turns{most: turnsOfUser}, drawings: turns{most: drawingsOfUser}, answers: turns{most: turnsOfUser},
 		patterns: turns{most: patternsOfUser}, streams: turns{most: streamsOfUser},
 		changes: turns{most: changesOfUser}, largeChanges: turns{most: largeChangesOfUser},
@@ -84,8 +88,11 @@ func New(o Options) *Service {
 // Close closes the files of all workspaces.
 func (s *Service) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	s.mu.Unlock()
+	s.estimating.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var err error
 	for _, w := range s.spaces {
 		w.once.Do(func() { w.err = store.ErrClosed })
@@ -106,8 +113,8 @@ type Caller struct {
 	// Holder is what has to be good still when something that was signed for the caller is used,
 	// see [auth.Authority.CheckHolder].
 	Holder string
-	// Full returns an error if the workspace has no room left for points and files of the caller.
-	// It is called for each batch; nil means no limit.
+	// Full returns an error if the workspace has no room left for what the caller adds. It is
+	// called for each change and batch; nil means no limit.
 	Full func(context.Context) error
 	// Check returns an error if a long upload, of which some bytes have arrived, must not go on:
 	// the credentials of the caller have ended, or it exceeds the limit. Nil lets each go on.
@@ -128,6 +135,7 @@ type call struct {
 	// sent says that a part of the answer has been sent: an error breaks it off.
 	sent  bool
 	reads bool   // the route changes nothing
+	frees bool   // it only ends things or makes them smaller
 	turn  bool   // one of the user's turns to send a large answer is the call's
 	body  func() // gives back the room that the body takes in memory; nil for a small one
 	params
@@ -180,7 +188,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 			return err
 		}
 	}
-	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest, reads: route.reads}
+	c := &call{workspace: space, who: who, ctx: blob.WithUser(r.Context(), who.User), w: w, r: r, path: rest, reads: route.reads, frees: route.frees}
 	defer func() {
 		if c.body != nil {
 			c.body()

@@ -66,10 +66,17 @@ func (s *Service) open(ctx context.Context, ws Workspace) (*workspace, error) {
 		s.mu.Unlock()
 		return nil, store.ErrClosed
 	}
+	if s.gone[ws.ID] {
+		s.mu.Unlock()
+		return nil, berth.Errorf(berth.NotFound, "the workspace was deleted")
+	}
 	w := s.spaces[ws.ID]
 	if w == nil {
 		w = &workspace{Workspace: ws, s: s}
 		s.spaces[ws.ID] = w
+	}
+	if s.MaxMemory > 0 {
+		s.estimated.Do(func() { s.estimating.Go(s.estimate) })
 	}
 	s.mu.Unlock()
 	w.once.Do(func() { w.err = w.load(context.WithoutCancel(ctx)) })
@@ -87,6 +94,9 @@ func (s *Service) open(ctx context.Context, ws Workspace) (*workspace, error) {
 // load reads everything but the points themselves.
 func (w *workspace) load(ctx context.Context) error {
 	w.index = newIndex()
+	if m := w.s.MaxMemory / itemsShare; m > 0 {
+		w.index.columns.most = int(min(mostItems, m))
+	}
 	w.index.put(w.defaultExperiment())
 	err := w.s.DB.View(ctx, func(tx *store.Tx) error {
 		for kind, read := range map[string]func(*store.Doc) (entity, error){

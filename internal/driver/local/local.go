@@ -242,9 +242,11 @@ var memoryLimits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/
 
 // TotalMemory is the memory in bytes of the machine, or of the container that this process is in if
 // that may use less; 0 when it is not known.
-func TotalMemory() int64 {
-	total := machineMemory()
-	for _, path := range memoryLimits {
+func TotalMemory() int64 { return limited(machineMemory(), memoryLimits) }
+
+// limited is the least of total and what files say that are there and have a number.
+func limited(total int64, files []string) int64 {
+	for _, path := range files {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			continue

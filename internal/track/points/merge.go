@@ -83,7 +83,7 @@ func (s *Set) rewrite(old []*segment, without map[string]bool) (done bool, err e
 	from := slices.Index(s.segments, old[0])
 	s.segments = slices.Replace(s.segments, from, from+len(old), seg)
 	for _, p := range parts {
-		p.x.replace(p)
+		s.replace(p)
 	}
 	s.mu.Unlock()
 	// Readers may be in the old files still: they are closed when the last of them has gone. One
@@ -152,9 +152,10 @@ func (m *merged) write(w *segmentWriter, lose func(chunk) error) error {
 
 // replace takes the chunks of a merge in place of the old ones. Only merges and compaction, which
 // adds at the end, change chunks.
-func (x *series) replace(m merged) {
+func (s *Set) replace(m merged) {
+	x := m.x
 	at := slices.IndexFunc(x.chunks, func(c chunk) bool { return c.seg == m.old[0].seg && c.at == m.old[0].at })
-	x.chunks = slices.Concat(x.chunks[:at], m.now, x.chunks[at+len(m.old):])
+	s.setChunks(x, slices.Concat(x.chunks[:at], m.now, x.chunks[at+len(m.old):]))
 	for _, c := range m.old {
 		x.count -= int64(c.count)
 	}
@@ -192,9 +193,8 @@ func (s *Set) Drop(owners []string) (done bool, err error) {
 			return false, nil // somebody logs to it
 		}
 		if o != nil {
-			s.series.Add(-int64(len(o.series)))
+			s.forget(o)
 		}
-		delete(s.owners, name)
 	}
 	return true, nil
 }

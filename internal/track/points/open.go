@@ -23,7 +23,7 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, followed: map[string]*follow{}, gen: 1, number: 1, pause: retryPause}
+	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]*key{}, followed: map[string]*follow{}, gen: 1, number: 1, pause: retryPause}
 	s.idle = sync.NewCond(&s.mu)
 	segments, journals, unfinished, err := files(dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Set) openSegments(segments []span) (covered uint64, err error) {
 		}
 		for _, e := range entries {
 			x := s.at(e.owner, e.key)
-			x.chunks = append(x.chunks, e.chunk)
+			s.setChunks(x, append(x.chunks, e.chunk))
 			x.sum(e.latest, int64(e.chunk.count))
 		}
 		seg.span = n
@@ -282,7 +282,7 @@ func (s *Set) writeParts(n uint64, parts []part) error {
 		s.segments = append(s.segments, seg)
 		for i, p := range parts {
 			p.x.count -= int64(len(p.x.sealed) - len(p.points))
-			p.x.chunks = append(p.x.chunks, chunks[i]...)
+			s.setChunks(p.x, append(p.x.chunks, chunks[i]...))
 			p.x.sealed = nil
 		}
 		s.aside = nil

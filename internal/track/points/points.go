@@ -68,8 +68,8 @@ type Set struct {
 
 	mu        sync.RWMutex
 	owners    map[string]*owner
-	keys      map[string]string // each key once
-	series    atomic.Int64
+	keys      map[string]*key // each once
+	memory    atomic.Int64
 	followed  map[string]*follow
 	touched   []*series // those with recent points
 	aside     []*series // those with sealed points
@@ -95,8 +95,8 @@ type Set struct {
 // ErrClosed is what Append returns after Close.
 var ErrClosed = errors.New("the points are closed")
 
-// Series is how many there are.
-func (s *Set) Series() int { return int(s.series.Load()) }
+// Memory is about how much memory the series take, without their points.
+func (s *Set) Memory() int64 { return s.memory.Load() }
 
 // Latest is a summary of each series of an owner, sorted by key.
 func (s *Set) Latest(name string) []Summary {

@@ -9,6 +9,19 @@ type owner struct {
 
 const manySeries = 16
 
+// A key of some series.
+type key struct {
+	text   string
+	series int
+}
+
+// What is counted in bytes, rather too much.
+const (
+	memoryOfSeries = 360
+	memoryOfChunk  = 64
+	memoryOfKey    = 120 // and its text
+)
+
 // A series is the points under one key. Its slices and chunks only grow, but for what compaction
 // moves from one to the other.
 type series struct {
@@ -40,34 +53,62 @@ func (o *owner) find(key string) *series {
 	return nil
 }
 
-// at is the series of an owner and key, made where it is not there. The caller holds mu.
-func (s *Set) at(name, key string) *series {
-	o := s.owners[name]
+// at is the series of an owner under a name, made where it is not there. The caller holds mu.
+func (s *Set) at(of, name string) *series {
+	o := s.owners[of]
 	if o == nil {
-		o = &owner{name: name}
-		s.owners[name] = o
+		o = &owner{name: of}
+		s.owners[of] = o
 	}
-	if x := o.find(key); x != nil {
+	if x := o.find(name); x != nil {
 		return x
 	}
-	if k, ok := s.keys[key]; ok {
-		key = k
-	} else {
-		s.keys[key] = key
-	}
 	s.nextID++
-	x := &series{id: s.nextID, key: key, owner: o, follow: s.followed[key]}
+	x := &series{id: s.nextID, key: s.use(name), owner: o, follow: s.followed[name]}
 	o.series = append(o.series, x)
-	s.series.Add(1)
 	if o.byKey == nil && len(o.series) > manySeries {
 		o.byKey = make(map[string]*series, 2*manySeries)
 		for _, y := range o.series {
 			o.byKey[y.key] = y
 		}
 	} else if o.byKey != nil {
-		o.byKey[key] = x
+		o.byKey[name] = x
 	}
 	return x
+}
+
+// use is the text of a key that one more series has. The caller holds mu.
+func (s *Set) use(name string) string {
+	k := s.keys[name]
+	if k == nil {
+		k = &key{text: name}
+		s.keys[name] = k
+		s.memory.Add(memoryOfKey + int64(len(name)))
+	}
+	k.series++
+	s.memory.Add(memoryOfSeries)
+	return k.text
+}
+
+// setChunks gives a series other chunks. The caller holds mu.
+func (s *Set) setChunks(x *series, chunks []chunk) {
+	s.memory.Add(memoryOfChunk * int64(len(chunks)-len(x.chunks)))
+	x.chunks = chunks
+}
+
+// forget removes an owner. The caller holds mu.
+func (s *Set) forget(o *owner) {
+	delete(s.owners, o.name)
+	for _, x := range o.series {
+		s.setChunks(x, nil)
+		s.memory.Add(-memoryOfSeries)
+		if k := s.keys[x.key]; k.series > 1 {
+			k.series--
+		} else {
+			delete(s.keys, x.key)
+			s.memory.Add(-memoryOfKey - int64(len(x.key)))
+		}
+	}
 }
 
 // add notes a point that is durable. The caller holds mu.
