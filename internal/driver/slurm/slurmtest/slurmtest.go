@@ -112,7 +112,7 @@ func (c *Cluster) configure(nodes, cpus int, extra []string) error {
 		"SlurmdSpoolDir=" + c.dir + "/spool-%n", "SlurmctldPidFile=" + c.dir + "/slurmctld.pid", "SlurmdPidFile=" + c.dir + "/slurmd-%n.pid",
 		"MpiDefault=none", "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "JobAcctGatherType=jobacct_gather/none",
 		"SwitchType=switch/none", "ReturnToService=2", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=50",
-		"SlurmdParameters=config_overrides", "SchedulerType=sched/backfill", "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
+		"SlurmdParameters=config_overrides", "SchedulerType=sched/backfill", "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1",
 		"MinJobAge=300", "KillWait=5", "MessageTimeout=20", "SlurmctldTimeout=60", "SlurmdTimeout=60", "AccountingStorageType=accounting_storage/none",
 	}
 	if lines, err = c.cgroups(append(lines, extra...)); err != nil {
