@@ -21,23 +21,19 @@ func deleteExperimentsCommand(s *session) *cobra.Command {
 		Args:              atLeastOne,
 		ValidArgsFunction: s.completeExperiment(client.ViewActive),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			found, err := experimentsNamed(cmd.Context(), c, args)
-			if err != nil {
-				return err
-			}
-			for _, e := range found {
+			err := s.eachExperiment(cmd.Context(), args, func(c *client.Client, e client.Experiment) error {
 				if e.Stage == experimentDeleted {
 					s.say("experiment %s is deleted already", e.Name)
-					continue
+					return nil
 				}
 				if err := c.DeleteExperiment(cmd.Context(), e.ID); err != nil {
 					return err
 				}
 				s.say("experiment %s deleted with its runs", e.Name)
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 			s.hint("`berth runs experiments restore` shows it again, until `berth storage clean --kind metrics` removes it for good")
 			return nil
@@ -47,6 +43,25 @@ func deleteExperimentsCommand(s *session) *cobra.Command {
 
 // experimentDeleted is the stage of a deleted experiment.
 const experimentDeleted = "deleted"
+
+// eachExperiment does something with experiments, deleted or not, by their names or ids: with none
+// where one of them is not there.
+func (s *session) eachExperiment(ctx context.Context, names []string, do func(*client.Client, client.Experiment) error) error {
+	c, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := experimentsNamed(ctx, c, names)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if err := do(c, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // experimentsNamed finds experiments, deleted or not, by their names or ids.
 func experimentsNamed(ctx context.Context, c *client.Client, names []string) ([]client.Experiment, error) {

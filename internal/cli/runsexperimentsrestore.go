@@ -15,25 +15,17 @@ func restoreExperimentsCommand(s *session) *cobra.Command {
 		Args:              atLeastOne,
 		ValidArgsFunction: s.completeExperiment(client.ViewDeleted),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			found, err := experimentsNamed(cmd.Context(), c, args)
-			if err != nil {
-				return err
-			}
-			for _, e := range found {
+			return s.eachExperiment(cmd.Context(), args, func(c *client.Client, e client.Experiment) error {
 				if e.Stage != experimentDeleted {
 					s.say("experiment %s is not deleted", e.Name)
-					continue
+					return nil
 				}
 				if err := c.RestoreExperiment(cmd.Context(), e.ID); err != nil {
 					return err
 				}
 				s.say("experiment %s restored with its runs", e.Name)
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 }
