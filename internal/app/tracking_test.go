@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -149,6 +150,27 @@ func TestRevokedUserStopsTracking(t *testing.T) {
 }
 
 const mlflowAPI = "/api/2.0/mlflow/"
+
+// TestJobWithADotTracks: a job whose name MLflow's clients would refuse as the ID of a run is told
+// of none, and logs to one that it makes.
+func TestJobWithADotTracks(t *testing.T) {
+	s := start(t, shortHome(t))
+	dir := t.TempDir()
+	told, goOn := filepath.Join(dir, "env"), filepath.Join(dir, "go")
+	s.submit("lr0.2", "env > "+told+".new; mv "+told+".new "+told+"; while [ ! -e "+goOn+" ]; do sleep 0.05; done")
+	defer s.wait("lr0.2")
+	defer os.WriteFile(goOn, nil, 0o600)
+	env := s.toldEnv(told)
+	if env["MLFLOW_RUN_ID"] != "" {
+		t.Errorf("the job is told of run %s", env["MLFLOW_RUN_ID"])
+	}
+	k := trackerOf(t, env)
+	_, m := k.do("GET", mlflowAPI+"experiments/get-by-name?experiment_name="+env["MLFLOW_EXPERIMENT_NAME"], nil)
+	code, m := k.do("POST", mlflowAPI+"runs/create", map[string]any{"experiment_id": at(m, "experiment", "experiment_id"), "start_time": 1})
+	if code != http.StatusOK || !strings.Contains(fmt.Sprint(at(m, "run", "data", "tags")), "berth.job") {
+		t.Errorf("%d %v", code, m)
+	}
+}
 
 // TestJobTracks: a job is told where to log, its token opens its own run and what it makes and
 // nothing else, and until its end only; jobs that never log are runs too, and all have the status

@@ -64,13 +64,14 @@ func metricsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if watch {
-				return s.watchMetrics(cmd.Context(), c, runs[0], keys)
-			}
-			if err := logged(runs, keys); err != nil {
-				return err
+			if !watch || runs[0].Info.End != 0 {
+				if err := logged(runs, keys); err != nil {
+					return err
+				}
 			}
 			switch {
+			case watch:
+				return s.watchMetrics(cmd.Context(), c, runs[0], keys)
 			case s.exports():
 				return s.exportMetrics(cmd.Context(), c, runs, keys)
 			case len(keys) > 0 && !s.format.chosen():

@@ -15,7 +15,7 @@ func deleteExperimentsCommand(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME…",
 		Short: "Delete experiments: hide them and their runs from lists",
-		Long: "Hides experiments and their runs from lists and searches, and refuses jobs that name them. Metrics and files stay, and\n" +
+		Long: "Hides experiments, given by names or ids, and their runs from lists and searches, and refuses jobs that name them. Metrics and files stay, and\n" +
 			"`berth runs experiments restore` shows them again, until they are removed for good: by `berth storage clean --kind metrics`, or by the\n" +
 			"server after the days that it keeps deleted runs.\n\n  berth runs experiments delete iris",
 		Args:              atLeastOne,

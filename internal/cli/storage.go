@@ -85,6 +85,11 @@ func storageClean(s *session) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
+			for _, k := range kinds {
+				if !slices.Contains(berth.StorageKinds, k) {
+					return usagef("%q cannot be deleted by age; kinds are %s", k, strings.Join(berth.StorageKinds, ", "))
+				}
+			}
 			if older == "" {
 				return usagef("give how old it must be with --older, such as 30d")
 			}

@@ -192,7 +192,11 @@ func trackingSizesCommand(s *session) *cobra.Command {
 			}
 			t := table{header: []string{"EXPERIMENT", "RUNS", "MODELS", "POINTS", "POINT BYTES", "FILES", "FILE BYTES"}}
 			for _, e := range list {
-				t.add(cell{clip(oneLine(e.Name), 40), ""}, cell{fmt.Sprint(e.Runs), ""}, cell{fmt.Sprint(e.Models), ""}, cell{fmt.Sprint(e.Points), ""}, cell{size(e.PointBytes), ""},
+				name := oneLine(e.Name)
+				if s.out.tty {
+					name = clip(name, 40)
+				}
+				t.add(cell{name, ""}, cell{fmt.Sprint(e.Runs), ""}, cell{fmt.Sprint(e.Models), ""}, cell{fmt.Sprint(e.Points), ""}, cell{size(e.PointBytes), ""},
 					cell{fmt.Sprint(e.Files), ""}, cell{size(e.FileBytes), ""})
 			}
 			return s.printRows(t)

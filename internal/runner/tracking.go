@@ -3,6 +3,7 @@ package runner
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
@@ -18,9 +19,13 @@ func (t *task) trackingVars(e *envs.Env) []string {
 	vars := []string{
 		"MLFLOW_TRACKING_URI=" + at.URI,
 		"MLFLOW_TRACKING_TOKEN=" + at.Token,
-		"MLFLOW_RUN_ID=" + t.l.Job,
 		"MLFLOW_EXPERIMENT_NAME=" + at.Experiment,
 		berth.NoRunLinks + "=true",
+	}
+	if strings.Contains(t.l.Job, ".") {
+		t.warn("MLflow's clients accept no run id with a dot, as the name of this job has: what it logs is in runs of its own, and not in the job's. Name jobs without dots")
+	} else {
+		vars = append(vars, "MLFLOW_RUN_ID="+t.l.Job)
 	}
 	if t.l.Home.CA == "" {
 		return vars

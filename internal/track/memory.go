@@ -130,9 +130,9 @@ func (w *workspace) mayRemember() error {
 	if total < s.MaxMemory || total < s.MaxMemory/4*5 && own < s.MaxMemory/int64(shares) {
 		return nil
 	}
-	return refuse(exhausted, "The server keeps what it knows of runs and models in memory, at most %d MiB of it, of which this workspace has %d MiB. "+
-		"Delete runs, then remove them for good with `berth storage clean --kind metrics --older 0m --yes`; or ask an administrator to raise tracking_memory_bytes.",
-		s.MaxMemory>>20, own>>20)
+	return refuse(exhausted, "The server keeps what it knows of runs and models in memory, at most %.1f MB of it, of which this workspace has %.1f MB. "+
+		"Delete runs, then remove them for good with `berth storage clean --kind metrics --older 0m --yes`; or ask an administrator to raise tracking_memory_bytes",
+		float64(s.MaxMemory)/1e6, float64(own)/1e6)
 }
 
 // mayGrow refuses what makes runs, experiments or models larger.

@@ -122,7 +122,7 @@ type fixture struct {
 	blobs *blobtest.Server
 }
 
-func open(t *testing.T, properties ...string) *fixture {
+func open(t testing.TB, properties ...string) *fixture {
 	t.Helper()
 	f := &fixture{dir: t.TempDir(), space: fmt.Sprintf("test-%d", spaces.Add(1)), logs: map[string][]byte{}, blobs: blobtest.New(t)}
 	if out, err := cluster.Kubectl("create", "namespace", f.space); err != nil {
@@ -141,7 +141,7 @@ func open(t *testing.T, properties ...string) *fixture {
 }
 
 // flat is a kubeconfig without files.
-func flat(t *testing.T, path string) string {
+func flat(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err == nil {
@@ -153,7 +153,7 @@ func flat(t *testing.T, path string) string {
 	return string(b)
 }
 
-func (f *fixture) reopen(t *testing.T) driver.Driver {
+func (f *fixture) reopen(t testing.TB) driver.Driver {
 	t.Helper()
 	d, err := kubernetes.Open(driver.Config{Name: "k8s", Dir: f.dir, Properties: []byte(f.document), Program: programHash, Dial: f.dial})
 	if err != nil {
@@ -173,7 +173,7 @@ func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", f.api.Listener.Addr().String())
 }
 
-func (f *fixture) connect(t *testing.T, d driver.Driver) (*driver.Connection, error) {
+func (f *fixture) connect(t testing.TB, d driver.Driver) (*driver.Connection, error) {
 	t.Helper()
 	return d.(driver.Connector).Connect(t.Context(), driver.Access{Properties: []byte(f.document), Secrets: map[string]string{"properties.kubeconfig": f.kubeconfig}})
 }
@@ -186,7 +186,7 @@ var programHash = sync.OnceValues(func() (string, error) {
 })
 
 // serve starts the server as runners see it, where pods reach it.
-func (f *fixture) serve(t *testing.T) {
+func (f *fixture) serve(t testing.TB) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -257,7 +257,7 @@ func conformance(t *testing.T) {
 			Driver: f.d,
 			Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
 			Log:    f.log,
-			Reopen: f.reopen,
+			Reopen: func(t *testing.T) driver.Driver { return f.reopen(t) },
 			Tasks:  20, // of pods that really run; Scale has a thousand
 			Outputs: func(l *berth.Launch) func() map[string]string {
 				url := strings.Replace(f.blobs.At("model"), f.blobs.URL, f.api.URL, 1)
