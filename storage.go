@@ -8,6 +8,8 @@ type StorageUse struct {
 	// Groups have one line each, the largest first.
 	Groups []StorageLine `json:"groups"`
 	Total  StorageLine   `json:"total"`
+	// Limit is how many bytes the workspace may store; 0 is no limit, and where several are shown.
+	Limit int64 `json:"limit,omitempty"`
 }
 
 // StorageLine is the use of one group. Only the keys it was grouped by are set.

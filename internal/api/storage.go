@@ -53,6 +53,11 @@ func (s *storageService) use(c *call) error {
 	if err != nil {
 		return err
 	}
+	if !slices.Contains(by, space.ByWorkspace) {
+		if out.Limit, err = s.quota.Limit(c.ctx(), c.ws.Key()); err != nil {
+			return err
+		}
+	}
 	return c.send(http.StatusOK, out)
 }
 

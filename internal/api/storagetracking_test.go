@@ -49,7 +49,11 @@ func TestTrackingCountsAsStorage(t *testing.T) {
 	}
 
 	other := call(x.admin, "POST", "mlflow/runs/create", map[string]any{"experiment_id": "0"}).want(200).at("run.info.run_id").(string)
-	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": strconv.Itoa(20 + int(kinds["metrics"]+kinds["runs"]))}}).want(200)
+	limit := 20 + int(kinds["metrics"]+kinds["runs"])
+	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": strconv.Itoa(limit)}}).want(200)
+	if got := x.do("GET", x.ws+"/storage", nil).want(200).at("limit"); got != float64(limit) {
+		t.Errorf("the limit is shown as %v, not %d", got, limit)
+	}
 	x.do("POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now()}).want(200) // forgets what was measured
 	x.do("PUT", x.ws+"/jobs/refused", props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(400)
 	full := func(a answer) {

@@ -67,7 +67,11 @@ func (s *session) printStorage(use *berth.StorageUse) error {
 	if len(use.By) > 0 {
 		row(use.Total, "total")
 	}
-	return s.printRows(t)
+	if err := s.printRows(t); err != nil || use.Limit == 0 {
+		return err
+	}
+	s.say("%s of the limit of %s, %d %%", size(use.Total.Bytes), size(use.Limit), 100*use.Total.Bytes/use.Limit)
+	return nil
 }
 
 func storageClean(s *session) *cobra.Command {

@@ -97,6 +97,15 @@ func (q *Quota) Room(ctx context.Context, workspace string) (Room, error) {
 	}
 }
 
+// Limit is how many bytes a workspace may store, 0 for no limit.
+func (q *Quota) Limit(ctx context.Context, workspace string) (limit int64, err error) {
+	err = q.of.DB.View(ctx, func(tx *store.Tx) error {
+		limit, err = q.limitOf(tx, workspace)
+		return err
+	})
+	return limit, err
+}
+
 func (q *Quota) standing(workspace string) *standing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,11 +130,7 @@ func (q *Quota) readLimit(ctx context.Context, s *standing, workspace string) er
 	if !due {
 		return nil
 	}
-	var limit int64
-	err := q.of.DB.View(ctx, func(tx *store.Tx) (err error) {
-		limit, err = q.limitOf(tx, workspace)
-		return err
-	})
+	limit, err := q.Limit(ctx, workspace)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
