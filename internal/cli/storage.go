@@ -131,6 +131,9 @@ func storageClean(s *session) *cobra.Command {
 			if got.DryRun && (got.Files > 0 || got.Versions > 0 || got.Runs > 0) {
 				s.hint("nothing was deleted yet: --yes deletes it")
 			}
+			if got.DryRun && got.Runs > 0 {
+				s.hint("`berth runs --deleted` lists deleted runs; what is removed cannot be restored")
+			}
 			return nil
 		},
 	}
