@@ -134,11 +134,15 @@ func runsCommand(s *session) *cobra.Command {
 			}
 			switch {
 			case len(chosen) > 0 && (s.format.chosen() || len(runs) > 0):
+				s.sayLacking(runs, chosen)
 				return s.printRunColumns(runs, chosen)
 			case s.format.name == "tsv" && s.format.query == "": // runs have no values of their own, only objects
 				return s.print(runRows(runs, names))
 			case s.format.chosen():
 				return s.print(runs)
+			case len(runs) == 0 && q.Filter != "":
+				s.say("no runs match the filter; one with a metric, parameter or tag that no run has matches none")
+				return nil
 			case len(runs) == 0:
 				s.say("no runs")
 				return nil

@@ -86,6 +86,15 @@ func runColumns(names []string, experiments map[string]string) ([]runColumn, err
 	return out, nil
 }
 
+// sayLacking names the columns that no run has: their keys may be misspelt.
+func (s *session) sayLacking(runs []client.Run, columns []runColumn) {
+	for _, c := range columns {
+		if strings.Contains(c.name, ".") && len(runs) > 0 && !slices.ContainsFunc(runs, func(r client.Run) bool { return c.of(&r) != "" }) {
+			s.say("none of these runs has %s", legible(c.name))
+		}
+	}
+}
+
 // mostMetricKeys is how many metrics a server looks for in each run.
 const mostMetricKeys = 100
 
