@@ -92,3 +92,30 @@ func filter(all []*store.Doc, q store.Query) []*store.Doc {
 	})
 	return out
 }
+
+// TestStateBytes: what Berth owns of documents is summed in bytes, by workspace and kind.
+func TestStateBytes(t *testing.T) {
+	eachEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		must(t, db, func(tx *store.Tx) error {
+			for i, d := range []store.Doc{
+				{Workspace: "w", Kind: "runs", Name: "a", Own: []byte(`"é"`)},
+				{Workspace: "w", Kind: "runs", Name: "b", Body: []byte(`{}`)},
+				{Workspace: "w", Kind: "models", Name: "a", Own: []byte(`{}`)},
+				{Workspace: "v", Kind: "runs", Name: "a", Own: []byte(`{}`)},
+			} {
+				if err := tx.Insert(&d); err != nil {
+					return fmt.Errorf("%d: %w", i, err)
+				}
+			}
+			return nil
+		})
+		look(t, db, func(tx *store.Tx) error {
+			docs, bytes, err := tx.StateBytes("w", "runs", "models", "none")
+			if docs != 3 || bytes != 4+2 {
+				t.Errorf("%d documents, %d bytes", docs, bytes)
+			}
+			return err
+		})
+	})
+}
