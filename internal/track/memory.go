@@ -97,7 +97,9 @@ func (s *Service) estimate() {
 			if err != nil {
 				return err
 			}
-			unread[own.ID] = int64(docs)*memoryOfEntity + 2*bytes
+			if docs > 0 { // each change looks at all of these
+				unread[own.ID] = int64(docs)*memoryOfEntity + 2*bytes
+			}
 		}
 		return nil
 	})
