@@ -3,9 +3,10 @@ package berth
 // Outside is a place in storage that is not the server's: a folder, or a file, of a datastore. A
 // runner speaks to that storage itself, with requests that the server signs for it one by one. The
 // datastore's key stays with the server; where its credentials are a signature that somebody else
-// made (sas_token), the runner gets that.
+// made (sas_token), the runner gets that. Where an address cannot carry a signature, requests go
+// through the server.
 type Outside struct {
-	Protocol  string `json:"protocol"`  // OutsideAzure, OutsideShare or OutsideS3
+	Protocol  string `json:"protocol"`  // OutsideAzure, OutsideShare, OutsideS3 or OutsideHTTP
 	Datastore string `json:"datastore"` // for people
 	At        string `json:"at"`        // the place, for people: s3://BUCKET/PATH
 	// Scope tells the place, as this datastore opens it, from every other one. What is kept of it
@@ -20,6 +21,7 @@ const (
 	OutsideAzure = "azure" // Azure's Blob service
 	OutsideShare = "share" // Azure's file shares
 	OutsideS3    = "s3"    // S3, and what others made alike
+	OutsideHTTP  = "http"  // web servers: WebDAV, or pages that list what is in a folder
 )
 
 // OutsideRequest is a request to storage elsewhere that a runner wants to send.
@@ -37,10 +39,10 @@ type OutsideRequest struct {
 type OutsideVerb string
 
 // A file is written by OutsidePut; a large one in S3 is begun, sent in parts, and finished or
-// dropped. In Azure what OutsidePut signed opens the blocks of a file too. Shares have folders,
-// which are listed one by one and made before what is in them.
+// dropped. In Azure what OutsidePut signed opens the blocks of a file too. Shares and web servers
+// have folders, which are listed one by one and made before what is in them.
 const (
-	OutsideList   OutsideVerb = "list" // everything below the place; of a share, one folder
+	OutsideList   OutsideVerb = "list" // everything below the place, or one folder
 	OutsideHead   OutsideVerb = "head"
 	OutsideGet    OutsideVerb = "get"
 	OutsidePut    OutsideVerb = "put"

@@ -81,12 +81,14 @@ func TestAzStories(t *testing.T) {
 	send(t, http.MethodPut, box+sas+"&restype=container", "")
 	s, files, disk := startS3(t), sharetest.New(t), t.TempDir()
 	google, googleKey, quoted := startGoogle(t)
+	web := startWeb(t)
 	set := map[string]string{"in/rows.csv": "n,name\n1,one\n2,two\n", "in/MLTable": sdkTable}
 	files.Put(set)
 	for name, text := range set {
 		send(t, http.MethodPut, box+"/"+name+sas, text)
 		put(t, s.key(t), name, text)
 		put(t, googleKey, name, text)
+		web.put(t, "pub/"+name, text)
 		if err := os.MkdirAll(filepath.Join(disk, "in"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +117,7 @@ func TestAzStories(t *testing.T) {
 			"google_storage", "bucket: data\nendpoint: " + google + "\ncredentials:\n  service_account_key: " + quoted + "\n", "PRIVATE KEY",
 			func(name string) string { return send(t, http.MethodGet, google+"/data/"+name, "") },
 		},
+		"web": {"http", "url: " + web.url + "\ncredentials: {username: ann, password: " + webPassword + "}\n", webPassword, func(name string) string { return web.get(t, "pub/"+name) }},
 		"folder": {"folder", "path: " + disk + "\n", "no secret", func(name string) string {
 			b, err := os.ReadFile(filepath.Join(disk, name))
 			if err != nil {
@@ -124,7 +127,7 @@ func TestAzStories(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := begin(t, "")
+			y := begin(t, web.allowed())
 			if err := os.Symlink(world.Binary(t), filepath.Join(y.dir, "az")); err != nil {
 				t.Fatal(err)
 			}

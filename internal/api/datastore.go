@@ -91,13 +91,13 @@ func checkDatastore(c *call, tx *store.Tx, name, _ string, p map[string]any) err
 	switch kind := text(p, "datastoreType"); kind {
 	case storage.AzureBlob, storage.AzureLake, storage.AzureFile, "AzureDataLakeGen1", "OneLake", "Hdfs":
 		return nil // Azure takes them as they are, and says at their first use what is wrong
-	case storage.S3, storage.Google, storage.Folder:
+	case storage.S3, storage.Google, storage.HTTP, storage.Folder:
 		s, err := storage.Read(p)
 		if err == nil && kind == storage.Folder && c.who.Role != auth.Admin {
 			_, err = c.s.Allow.File((&url.URL{Scheme: "file", Path: s.Path}).String())
 		}
 		return err
 	default:
-		return berth.Errorf(berth.Invalid, "properties.datastoreType %q is not AzureBlob, AzureFile, AzureDataLakeGen1, AzureDataLakeGen2, OneLake, S3, GoogleStorage or Folder", kind)
+		return berth.Errorf(berth.Invalid, "properties.datastoreType %q is not AzureBlob, AzureFile, AzureDataLakeGen1, AzureDataLakeGen2, OneLake, S3, GoogleStorage, Http or Folder", kind)
 	}
 }

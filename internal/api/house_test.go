@@ -92,7 +92,7 @@ func openOn(t testing.TB, w *filewatch.Watcher, url, dir string) *house {
 		Points:   func(id string) ([]fs.FileInfo, error) { return track.PointFiles(filepath.Join(dir, "tracking"), id) },
 		DB:       db, Blobs: blobs, Authority: x.auth, Signer: signer, Watcher: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Front:    front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}),
-		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"},
+		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/", Allow: locate.Allow{Hosts: []string{"127.0.0.1"}}},
 		Location: "here", Default: workspace, Curated: curated,
 		FromTask: func(r *http.Request) bool { return r.Header.Get(testTask) != "" },
 	})

@@ -227,7 +227,7 @@ func wantedDatastore(c *call, d *store.Doc) bool {
 		return true
 	}
 	_, p, err := bodyOf(d)
-	return err == nil && !slices.Contains([]string{storage.S3, storage.Google, storage.Folder}, text(p, "datastoreType"))
+	return err == nil && !storage.Own(text(p, "datastoreType"))
 }
 
 func wantedModel(c *call, d *store.Doc) bool {

@@ -41,12 +41,7 @@ func (s *runnerService) signStorage(c *call) error {
 	if err != nil {
 		return berth.Errorf(berth.Denied, "the grant is not one of task %s", id)
 	}
-	if g.User != "" {
-		if err := s.authority.CheckHolder(c.ctx(), auth.UserHolder(g.User), c.now); err != nil {
-			return err
-		}
-	}
-	key, err := s.storageKey(c, id, g)
+	key, err := s.granted(c, id, g)
 	if err != nil {
 		return err
 	}
@@ -67,12 +62,28 @@ func (s *runnerService) signStorage(c *call) error {
 		if r.Do.Writes() && !g.Write {
 			return berth.Errorf(berth.Denied, "an input is not written to")
 		}
-		if urls[i], err = key.Sign(g.Path, r, c.now, c.now.Add(signatureLife)); err != nil {
+		if key.Authorization() != "" {
+			urls[i], err = s.address(id, g, r, key, c.now)
+		} else {
+			urls[i], err = key.Sign(g.Path, r, c.now, c.now.Add(signatureLife))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
 	return c.send(http.StatusOK, map[string]any{"urls": urls})
+}
+
+// granted opens the storage that a task has a grant for, while the user whose task it is may do
+// something.
+func (s *runnerService) granted(c *call, id berth.TaskID, g locate.Grant) (*storage.Key, error) {
+	if g.User != "" {
+		if err := s.authority.CheckHolder(c.ctx(), auth.UserHolder(g.User), c.now); err != nil {
+			return nil, err
+		}
+	}
+	return s.storageKey(c, id, g)
 }
 
 // storageKey opens the storage that a task has a grant for.

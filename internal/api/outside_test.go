@@ -12,6 +12,31 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// saveTask puts task j.1 in a state.
+func (x *house) saveTask(state berth.TaskState) {
+	x.t.Helper()
+	err := x.db.Update(x.t.Context(), func(tx *store.Tx) error {
+		k := &berth.Task{ID: "j.1", Workspace: workspace.Key(), Job: "j", State: state}
+		if err := tx.SaveTask(k); berth.CodeOf(err) != berth.NotFound {
+			return err
+		}
+		return tx.InsertTask(k)
+	})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// storageGrant is the grant of a task for storage elsewhere.
+func (x *house) storageGrant(id berth.TaskID, g locate.Grant) string {
+	x.t.Helper()
+	raw, err := json.Marshal(g)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return x.auth.Keys.Seal(raw, auth.StorageGrant(id))
+}
+
 // TestStorageGrants: requests to storage elsewhere are signed for the task that has the grant, for
 // what it grants, and while the task, its user and the datastore are there.
 func TestStorageGrants(t *testing.T) {
@@ -19,28 +44,10 @@ func TestStorageGrants(t *testing.T) {
 	x.token("ann", auth.User)
 	x.do("PUT", x.ws+"/datastores/lake", props("datastoreType", "S3", "bucket", "data", "endpoint", "https://s3.example.org", "credentials",
 		map[string]any{"credentialsType": "AccessKey", "accessKeyId": "id", "secrets": map[string]any{"secretsType": "AccessKey", "secretAccessKey": "s3cret"}})).want(201)
-	save := func(state berth.TaskState) {
-		t.Helper()
-		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
-			k := &berth.Task{ID: "j.1", Workspace: workspace.Key(), Job: "j", State: state}
-			if err := tx.SaveTask(k); berth.CodeOf(err) != berth.NotFound {
-				return err
-			}
-			return tx.InsertTask(k)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	save := x.saveTask
 	save(berth.TaskRunning)
 	token := func(id berth.TaskID) string { return x.auth.Keys.TaskToken(id, time.Now().Add(time.Hour)) }
-	grant := func(id berth.TaskID, g locate.Grant) string {
-		raw, err := json.Marshal(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x.auth.Keys.Seal(raw, auth.StorageGrant(id))
-	}
+	grant := x.storageGrant
 	reads := grant("j.1", locate.Grant{Datastore: "lake", Path: "in", User: "ann"})
 	writes := grant("j.1", locate.Grant{Datastore: "lake", Path: "out", Write: true, User: "ann"})
 	ask := func(grant string, do berth.OutsideVerb, name string) map[string]any {

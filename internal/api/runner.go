@@ -32,6 +32,7 @@ type runnerService struct {
 	programs  programs
 	// principals obtains keys for datastores that a service principal opens.
 	principals *entra.Client
+	relays     relays
 }
 
 // reports takes what runners say of their tasks.

@@ -74,7 +74,7 @@ func (s *Server) assemble() {
 	s.identity = &identityService{Locator: o.Locator, log: o.Log, authority: o.Authority, fromTask: o.FromTask, front: s}
 	s.runners = &runnerService{
 		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority, programs: programs{find: o.Program, turns: make(chan struct{}, programsAtOnce)},
-		samples: newSamples(), requests: s.requests, gate: s.gate, front: s, principals: entra.New(o.Allow.Hosts),
+		samples: newSamples(), requests: s.requests, gate: s.gate, front: s, principals: entra.New(o.Allow.Hosts), relays: newRelays(o.Allow.Hosts),
 	}
 	s.attach = &attachService{attached: o.Attached, gate: s.gate, front: s}
 	s.instances = &instanceService{db: o.DB, authority: o.Authority, front: s}
@@ -130,6 +130,7 @@ func (s *Server) routes() {
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
 	s.mux.Handle("GET /runner/v1/tasks/{id}/input", s.authenticate(s.input.taken))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/storage", s.authenticate(s.runners.signStorage))
+	open("/runner/v1/tasks/{id}/relay/{pass}", s.runners.relay)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/turn", s.authenticate(s.runners.turn))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/work", s.work.guard(s.work.work))
 	s.mux.Handle("GET /runner/v1/tasks/{id}/rows", s.work.guard(s.work.rows))

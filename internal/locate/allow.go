@@ -14,8 +14,7 @@ import (
 type Allow struct {
 	Paths      []string // folders of which file: URLs may be used
 	DockerArgs []string // options for containers: --cap-add=SYS_PTRACE, or --ulimit for any value
-	// Hosts are hosts that are not Azure's to which the server sends requests for service
-	// principals of datastores.
+	// Hosts are hosts that are not Azure's to which the server sends requests for datastores.
 	Hosts []string
 }
 

@@ -187,6 +187,10 @@ func read(res *http.Response, out any) error {
 	if res.StatusCode/100 == 2 {
 		return berth.Errorf(berth.Unavailable, "the server answered %s, which is not a receipt", res.Status)
 	}
+	var said struct{ Error struct{ Message string } }
+	if json.Unmarshal(b, &said) == nil && said.Error.Message != "" {
+		return berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "%s", said.Error.Message)
+	}
 	return berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "the server answered %s: %s", res.Status, clip(b))
 }
 

@@ -111,8 +111,8 @@ func (x *through) report() {
 // look sends what has not changed since the last look. It says whether there is anything.
 func (x *through) look(ctx context.Context) bool {
 	list := slices.DeleteFunc(x.t.shipments(), func(s shipment) bool {
-		// A file of a share has its name before it has its content.
-		return s.outside != nil && s.outside.Protocol == berth.OutsideShare
+		// A file of a share, or of many web servers, has its name before it has its content.
+		return s.outside != nil && (s.outside.Protocol == berth.OutsideShare || s.outside.Protocol == berth.OutsideHTTP)
 	})
 	if len(list) == 0 {
 		return false

@@ -34,6 +34,9 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 			f("bucket", text, required),
 			f("endpoint", text),
 			f("credentials", credentials(accessKey, serviceAccount), def(none()))),
+		"http": datastoreOf("Http",
+			f("url", text, required),
+			f("credentials", credentials(usernamePassword, bearerToken), def(none()))),
 		"folder": datastoreOf("Folder", f("path", text, required)),
 	}
 })}
@@ -96,6 +99,27 @@ func accessKeyParts() []part {
 		f("access_key_id", text, required),
 		f("secret_access_key", text, to("secrets.secretAccessKey"), required),
 		f("session_token", text, to("secrets.sessionToken")),
+	}
+}
+
+var usernamePassword = later(usernamePasswordParts)
+
+func usernamePasswordParts() []part {
+	return []part{
+		is("credentialsType", "UsernamePassword"),
+		is("secrets.secretsType", "UsernamePassword"),
+		f("username", text, required),
+		f("password", text, to("secrets.password"), required),
+	}
+}
+
+var bearerToken = later(bearerTokenParts)
+
+func bearerTokenParts() []part {
+	return []part{
+		is("credentialsType", "Token"),
+		is("secrets.secretsType", "Token"),
+		f("token", text, to("secrets.token"), required),
 	}
 }
 

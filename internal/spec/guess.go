@@ -73,6 +73,7 @@ func looks() []look {
 		{"compute", typeIn("agent", "amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")},
 		{"connection", allOf(typeIn("azure_blob"), anyKey("url", "target", "metadata"))},
 		{"datastore", allOf(typeIn("azure_blob", "azure_file", "azure_data_lake_gen1", "azure_data_lake_gen2", "one_lake", "s3", "google_storage"), anyKey("account_name", "store_name", "one_lake_workspace_name", "bucket"))},
+		{"datastore", typeIn("http")},
 		{"connection", typeIn("git", "container_registry", "python_feed", "s3", "snowflake", "azure_sql_db", "azure_synapse_analytics",
 			"azure_my_sql_db", "azure_postgres_db", "custom", "azure_data_lake_gen2", "azure_blob", "azure_one_lake", "azure_open_ai",
 			"azure_ai_services", "azure_ai_search", "azure_content_safety", "azure_speech_services", "api_key", "open_ai", "serp", "serverless")},

@@ -17,6 +17,7 @@ type Key struct {
 	store     *Store
 	sign      func(r request, now, until time.Time) (string, error)
 	principal *Principal
+	header    string // see Authorization
 }
 
 // request is one as storage sees it.
@@ -26,6 +27,7 @@ type request struct {
 	query  url.Values
 	perm   string // what Azure calls it
 	whole  bool   // what Azure signs is the whole share, although path is of a folder in it
+	folder bool   // the address ends with a slash
 }
 
 // Open is the key of a store. credentials is what its document says of them, secrets what is kept
@@ -35,7 +37,7 @@ func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 	k := &Key{store: s}
 	switch {
 	case kind == "" || kind == "None":
-		k.sign = func(r request, _, _ time.Time) (string, error) { return s.address(r, ""), nil }
+		k.sign = bare(s)
 	case s.azure() && kind == "AccountKey":
 		return k, k.byAccountKey(text(secrets, "key"))
 	case s.azure() && kind == "Sas":
@@ -60,10 +62,17 @@ func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 		k.sign = googleHMAC(s, id, secret)
 	case s.Type == Google && kind == "ServiceAccount":
 		return k, k.byServiceAccount(text(secrets, "serviceAccountKey"))
+	case s.Type == HTTP && (kind == "UsernamePassword" || kind == "Token"):
+		return k, k.byHeader(kind, credentials, secrets)
 	default:
 		return nil, berth.Errorf(berth.Unsupported, "credentials of type %s cannot be used with a datastore of type %s; %s", kind, s.Type, usable(s))
 	}
 	return k, nil
+}
+
+// bare signs nothing.
+func bare(s *Store) func(request, time.Time, time.Time) (string, error) {
+	return func(r request, _, _ time.Time) (string, error) { return s.address(r, ""), nil }
 }
 
 // usable says which credentials open a store.
@@ -73,9 +82,10 @@ func usable(s *Store) string {
 		return "set access_key_id and secret_access_key"
 	case Google:
 		return "set service_account_key, or access_key_id and secret_access_key"
-	}
-	if s.Type == AzureFile {
+	case AzureFile:
 		return "set account_key or sas_token"
+	case HTTP:
+		return "set username and password, or token"
 	}
 	return "set account_key or sas_token, or those of a service principal"
 }
@@ -102,8 +112,13 @@ func (k *Key) Sign(place string, r berth.OutsideRequest, now, until time.Time) (
 }
 
 func (k *Key) request(name string, r berth.OutsideRequest) (request, error) {
-	if k.store.Protocol() == berth.OutsideShare && (r.Do == berth.OutsideList || r.Do == berth.OutsideMkdir) {
-		return k.folder(name, r)
+	if r.Do == berth.OutsideList || r.Do == berth.OutsideMkdir {
+		switch k.store.Protocol() {
+		case berth.OutsideShare:
+			return k.folder(name, r)
+		case berth.OutsideHTTP:
+			return k.webFolder(name, r)
+		}
 	}
 	if r.Do == berth.OutsideList {
 		prefix := name
@@ -140,14 +155,17 @@ func (k *Key) folder(name string, r berth.OutsideRequest) (request, error) {
 		}
 		return q, nil
 	}
+	above, err := k.above(name, r.Part)
+	return request{method: http.MethodPut, path: above, perm: "c", whole: true, query: url.Values{"restype": {"directory"}}}, err
+}
+
+// above is the path some levels above another one, in the storage.
+func (k *Key) above(name string, levels int) (string, error) {
 	parts := strings.Split(name, "/")
-	if r.Part < 0 || r.Part >= len(parts) {
-		return request{}, berth.Errorf(berth.Invalid, "%s has no folder %d levels above it", k.store.At(name), r.Part)
+	if levels < 0 || levels >= len(parts) {
+		return "", berth.Errorf(berth.Invalid, "%s has no folder %d levels above it", k.store.At(name), levels)
 	}
-	return request{
-		method: http.MethodPut, path: strings.Join(parts[:len(parts)-r.Part], "/"), perm: "c", whole: true,
-		query: url.Values{"restype": {"directory"}},
-	}, nil
+	return strings.Join(parts[:len(parts)-levels], "/"), nil
 }
 
 // part is a request of an upload in parts, which S3 has signed one by one.
@@ -215,8 +233,8 @@ func (s *Store) path(r request) string {
 	if r.path != "" {
 		p += "/" + r.path
 	}
-	if p == "" {
-		p = "/"
+	if p == "" || r.folder && !strings.HasSuffix(p, "/") {
+		p += "/"
 	}
 	return p
 }

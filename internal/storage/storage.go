@@ -1,6 +1,6 @@
 // Package storage knows storage elsewhere, which datastores name: Azure's Blob service and file
-// shares, S3 and what speaks like it, Google's. It reads what a datastore's document says and signs
-// single requests with its credentials. It sends none itself.
+// shares, S3 and what speaks like it, Google's, web servers. It reads what a datastore's document
+// says and signs single requests with its credentials. It sends none itself.
 package storage
 
 import (
@@ -14,21 +14,27 @@ import (
 	"github.com/berthml/berth"
 )
 
-// The types of datastores, as documents have them. The last three are not Azure's.
+// The types of datastores, as documents have them. Those from S3 on are not Azure's.
 const (
 	AzureBlob   = "AzureBlob"
 	AzureLake   = "AzureDataLakeGen2"
 	AzureFile   = "AzureFile"
 	S3          = "S3"
 	Google      = "GoogleStorage"
+	HTTP        = "Http"
 	Folder      = "Folder"
 	azureDomain = "core.windows.net"
 )
 
 // Types are those that data can be in. What else Azure has is kept as a document only.
-var Types = []string{AzureBlob, AzureLake, AzureFile, S3, Google, Folder}
+var Types = []string{AzureBlob, AzureLake, AzureFile, S3, Google, HTTP, Folder}
 
-// Store is storage elsewhere: a container, file system or bucket.
+// Own says whether a type of datastore is Berth's own, which clients of Azure do not know.
+func Own(kind string) bool {
+	return kind == S3 || kind == Google || kind == HTTP || kind == Folder
+}
+
+// Store is storage elsewhere: a container, file system or bucket, or what is below a URL.
 type Store struct {
 	Type      string
 	Account   string // of Azure
@@ -60,6 +66,8 @@ func Read(props map[string]any) (s *Store, err error) {
 		err = s.readS3(props)
 	case Google:
 		err = s.readGoogle(props)
+	case HTTP:
+		err = s.readHTTP(props)
 	case Folder:
 		s.Path = text(props, "path")
 		if !strings.HasPrefix(s.Path, "/") || strings.ContainsRune(s.Path, 0) {
@@ -161,6 +169,8 @@ func (s *Store) Protocol() string {
 		return berth.OutsideAzure
 	case AzureFile:
 		return berth.OutsideShare
+	case HTTP:
+		return berth.OutsideHTTP
 	}
 	return berth.OutsideS3
 }
@@ -194,7 +204,7 @@ func (s *Store) Find(uri string) (path string, ok bool) {
 func (s *Store) addresses() []string {
 	switch {
 	case s.Protocol() == berth.OutsideAzure:
-	case s.Protocol() == berth.OutsideShare:
+	case s.Protocol() == berth.OutsideShare, s.Protocol() == berth.OutsideHTTP:
 		return []string{s.name}
 	case s.endpoint:
 		return []string{s.base.String()}

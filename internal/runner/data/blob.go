@@ -194,7 +194,10 @@ func (c *Client) do(ctx context.Context, method, u string, header http.Header, b
 // answer is the error a storage server answered with.
 func answer(res *http.Response, body []byte) error {
 	code := berth.CodeOfHTTP(res.StatusCode)
-	if res.StatusCode >= 500 || res.StatusCode == http.StatusRequestTimeout {
+	switch {
+	case res.StatusCode == http.StatusNotImplemented:
+		code = berth.Unsupported
+	case res.StatusCode >= 500 || res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusLocked:
 		code = berth.Unavailable
 	}
 	msg := res.Status

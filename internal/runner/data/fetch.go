@@ -79,7 +79,7 @@ func (c *Client) match(h http.Header, etag string) {
 
 // matched says whether an answer is of the file that has a tag, where the storage does not.
 func (c *Client) matched(res *http.Response, etag string) error {
-	if got := strong(res.Header.Get("ETag")); c.compares && etag != "" && got != etag {
+	if c.compares && etag != "" && !sameTag(etag, res.Header) {
 		return berth.Errorf(berth.Precondition, "it is another file now")
 	}
 	return nil

@@ -32,7 +32,7 @@ type Outside struct {
 
 // Outside reaches a place in storage elsewhere.
 func (c *Client) Outside(at *berth.Outside, sign Sign) *Outside {
-	if at.Protocol == berth.OutsideShare {
+	if at.Protocol == berth.OutsideShare || at.Protocol == berth.OutsideHTTP {
 		compares := *c
 		compares.compares = true
 		c = &compares
@@ -145,8 +145,8 @@ func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, er
 	return l.list, l.skipped, nil
 }
 
-// listFolder lists everything below the place or, of a share, what is in a folder, and returns the
-// folders in it.
+// listFolder lists everything below the place or, where folders are listed one by one, what is in
+// one, and returns the folders in it.
 func (o *Outside) listFolder(ctx context.Context, folder string, l *lister) (folders []string, err error) {
 	markers := map[string]bool{"": true}
 	for marker := ""; ; {
@@ -226,7 +226,10 @@ func (o *Outside) Stat(ctx context.Context) (Object, error) {
 
 // head looks at a file.
 func (o *Outside) head(ctx context.Context, name string) (x Object, err error) {
-	to := o.one(berth.OutsideRequest{Do: berth.OutsideHead, Name: name})
+	return o.headAt(ctx, name, o.one(berth.OutsideRequest{Do: berth.OutsideHead, Name: name}))
+}
+
+func (o *Outside) headAt(ctx context.Context, name string, to address) (x Object, err error) {
 	err = o.c.retry(ctx, func() error {
 		u, err := to(ctx)
 		if err != nil {
@@ -241,6 +244,9 @@ func (o *Outside) head(ctx context.Context, name string) (x Object, err error) {
 			return berth.Errorf(berth.Unavailable, "the response has no Content-Length")
 		}
 		x = Object{Path: name, Size: res.ContentLength, Tag: res.Header.Get("ETag")}
+		if o.at.Protocol == berth.OutsideHTTP {
+			x.Tag = webTag(x.Tag, res.Header.Get("Last-Modified"))
+		}
 		return nil
 	})
 	return x, err
@@ -258,6 +264,14 @@ func strong(tag string) string {
 	return `"` + tag + `"`
 }
 
+// tag is what is known of a file that must not change while it is read.
+func (o *Outside) tag(x Object) string {
+	if o.at.Protocol == berth.OutsideHTTP {
+		return x.Tag
+	}
+	return strong(x.Tag)
+}
+
 // Fetch brings files there to paths of this machine, those of list that are in want.
 func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(i int) string) error {
 	rs := make([]berth.OutsideRequest, len(want))
@@ -272,7 +286,7 @@ func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(
 			break
 		}
 		g.Go(func() error {
-			err := o.c.fetchTo(gctx, b.address(n), strong(list[i].Tag), to(i), list[i].Size)
+			err := o.c.fetchTo(gctx, b.address(n), o.tag(list[i]), to(i), list[i].Size)
 			if berth.CodeOf(err) == berth.NotFound { // whoever lists again goes on without it
 				err = &berth.Error{Code: berth.Conflict, Msg: "it was deleted after it was listed", Err: err}
 			}
@@ -332,6 +346,8 @@ func (o *Outside) put(ctx context.Context, f source, rel string, to address) err
 		return o.c.send(ctx, f, to, name)
 	case berth.OutsideShare:
 		return o.putShare(ctx, f, rel, to, contentType(name))
+	case berth.OutsideHTTP:
+		return o.putWeb(ctx, f, rel, to, contentType(name))
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -346,12 +362,15 @@ func (o *Outside) put(ctx context.Context, f source, rel string, to address) err
 // page is a part of a list.
 type page struct {
 	objects []Object
-	folders []string // of a share: those to be listed too, as paths below the place
+	folders []string // those to be listed too, as paths below the place
 	next    string
 }
 
-// page asks for a page of the list of the place, or of a folder of a share.
+// page asks for a page of the list of the place, or of a folder of it.
 func (o *Outside) page(ctx context.Context, folder, marker string) (p page, err error) {
+	if o.at.Protocol == berth.OutsideHTTP {
+		return o.webPage(ctx, folder)
+	}
 	to := o.one(berth.OutsideRequest{Do: berth.OutsideList, Name: folder, Marker: marker})
 	err = o.c.retry(ctx, func() error {
 		u, err := to(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/berthml/berth"
@@ -45,8 +46,8 @@ func (o *Outside) Reader(list []Object) *Reader {
 	rs := make([]berth.OutsideRequest, len(list))
 	r := &Reader{c: o.c, tags: map[int]string{}, name: func(i int) string { return list[i].Path }}
 	for i, x := range list {
-		rs[i] = berth.OutsideRequest{Do: berth.OutsideGet, Name: x.Path}
-		if tag := strong(x.Tag); tag != "" {
+		rs[i] = berth.OutsideRequest{Do: berth.OutsideGet, Name: strings.TrimSuffix(x.Path, "/")} // folders are never read
+		if tag := o.tag(x); tag != "" {
 			r.tags[i] = tag
 		}
 	}

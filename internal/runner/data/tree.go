@@ -176,9 +176,11 @@ func (c *Client) fetchTo(ctx context.Context, from address, etag, path string, s
 		return err
 	}
 	defer f.Close()
-	if size > c.whole {
+	pieces := size > c.whole
+	if pieces {
 		err = c.pieces(ctx, from, etag, f, size)
-	} else {
+	}
+	if !pieces || berth.CodeOf(err) == berth.Unsupported { // of a server that does not send parts
 		_, err = c.stream(ctx, from, etag, f, size)
 	}
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package entra obtains what signs requests to Azure's storage for a service principal: a token of
-// Microsoft's identity service, and with it a user delegation key of the storage account. These are
-// the only requests that the server itself sends for a datastore, so they go to Azure's own hosts
-// and to those that the operator allows.
+// Microsoft's identity service, and with it a user delegation key of the storage account. The
+// server itself sends these requests, so they go to Azure's own hosts and to those that the
+// operator allows.
 package entra
 
 import (

@@ -1,0 +1,144 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/storage"
+)
+
+// Where an address cannot carry a signature, as with the user and password of a web server, a
+// node sends its requests here, and they go on from here with what opens the storage.
+
+// relays passes requests on to storage elsewhere.
+type relays struct {
+	hosts []string // that the operator lets the server send requests to
+	http  http.RoundTripper
+}
+
+func newRelays(hosts []string) relays {
+	return relays{hosts, &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: 2 * time.Minute,
+		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 16, DisableCompression: true,
+	}}
+}
+
+// relayed is a request that may be sent here.
+type relayed struct {
+	Grant   locate.Grant         `json:"grant"`
+	Request berth.OutsideRequest `json:"request"`
+}
+
+func relayPurpose(id berth.TaskID) string { return "relay " + string(id) }
+
+// allowed refuses an address that the operator has not listed: the server would send requests to
+// whatever users name.
+func (x relays) allowed(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(x.hosts, u.Scheme+"://"+u.Host) {
+		return nil
+	}
+	if !slices.Contains(x.hosts, u.Host) && !slices.Contains(x.hosts, u.Hostname()) {
+		return berth.Errorf(berth.Invalid, "it has credentials, with which requests go through the server, and the server sends none to %s: "+
+			"an administrator can add that host to allow: hosts: in berth.yaml", u.Host)
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return berth.Errorf(berth.Invalid, "without TLS its credentials would be readable on the way to %s: use https, or have an administrator add %s://%s "+
+			"to allow: hosts: in berth.yaml", u.Host, u.Scheme, u.Host)
+	}
+	return nil
+}
+
+// address is where a task sends a request that is passed on.
+func (s *runnerService) address(id berth.TaskID, g locate.Grant, r berth.OutsideRequest, key *storage.Key, now time.Time) (string, error) {
+	to, err := key.Sign(g.Path, r, now, now)
+	if err == nil {
+		err = s.relays.allowed(to)
+	}
+	if err != nil {
+		return "", berth.Errorf(berth.CodeOf(err), "datastore %s: %w", g.Datastore, err)
+	}
+	b, err := json.Marshal(relayed{g, r})
+	if err != nil {
+		return "", err
+	}
+	pass := s.authority.Keys.Pass(string(b), relayPurpose(id), now.Add(signatureLife))
+	return s.front.BaseURL + "/runner/v1/tasks/" + url.PathEscape(string(id)) + "/relay/" + pass, nil
+}
+
+// relayHeaders are those that are passed on, of requests and of answers.
+var relayHeaders = map[bool][]string{
+	false: {"Accept", "Content-Length", "Content-Type", "Depth", "If-Match", "If-Range", "If-Unmodified-Since", "Range"},
+	true:  {"Accept-Ranges", "Content-Length", "Content-Range", "Content-Type", "Etag", "Last-Modified"},
+}
+
+// relay passes a request of a task on.
+func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
+	s.front.serve(w, r, auth.Principal{}, func(c *call) error {
+		id := berth.TaskID(r.PathValue("id"))
+		var ask relayed
+		raw := s.authority.Keys.OpenPass(r.PathValue("pass"), relayPurpose(id), c.now)
+		if raw == "" || json.Unmarshal([]byte(raw), &ask) != nil {
+			return berth.Errorf(berth.Denied, "this address is not one of task %s, or is too old", id)
+		}
+		if !slices.Contains(storage.WebMethods(ask.Request.Do), r.Method) {
+			return berth.Errorf(berth.Denied, "this address is not for %s requests", r.Method)
+		}
+		key, err := s.granted(c, id, ask.Grant)
+		if err != nil {
+			return err
+		}
+		to, err := key.Sign(ask.Grant.Path, ask.Request, c.now, c.now)
+		if err == nil {
+			err = s.relays.allowed(to)
+		}
+		if err != nil {
+			return err
+		}
+		at, err := url.Parse(to)
+		if err != nil {
+			return err
+		}
+		c.sent = true // by the proxy, whatever happens
+		(&httputil.ReverseProxy{
+			Transport: s.relays.http,
+			Rewrite: func(p *httputil.ProxyRequest) {
+				p.Out.URL, p.Out.Host = at, at.Host
+				only(p.Out.Header, relayHeaders[false])
+				p.Out.Header.Set("Authorization", key.Authorization())
+				p.Out.Header.Set("User-Agent", "berth")
+			},
+			ModifyResponse: func(res *http.Response) error {
+				if res.StatusCode/100 == 3 || res.StatusCode < 200 {
+					return berth.Errorf(berth.Invalid, "%s answers with a redirection, which is not followed", at.Host)
+				}
+				only(res.Header, relayHeaders[true])
+				return nil
+			},
+			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+				if berth.CodeOf(err) == berth.Internal {
+					err = berth.Errorf(berth.Unavailable, "%s does not answer", at.Host)
+				}
+				s.front.fail(w, r, err)
+			},
+		}).ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// only keeps some headers.
+func only(h http.Header, names []string) {
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return !slices.Contains(names, name) })
+}
