@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/outbound"
 	"github.com/berthml/berth/internal/storage"
 )
 
@@ -40,23 +40,11 @@ type relayed struct {
 
 func relayPurpose(id berth.TaskID) string { return "relay " + string(id) }
 
-// allowed refuses an address that the operator has not listed: the server would send requests to
-// whatever users name.
+// allowed refuses an address that the operator has not listed. To a node, that the server may not
+// do something is no denial of the storage.
 func (x relays) allowed(address string) error {
-	u, err := url.Parse(address)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(x.hosts, u.Scheme+"://"+u.Host) {
-		return nil
-	}
-	if !slices.Contains(x.hosts, u.Host) && !slices.Contains(x.hosts, u.Hostname()) {
-		return berth.Errorf(berth.Invalid, "it has credentials, with which requests go through the server, and the server sends none to %s: "+
-			"an administrator can add that host to allow: hosts: in berth.yaml", u.Host)
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return berth.Errorf(berth.Invalid, "without TLS its credentials would be readable on the way to %s: use https, or have an administrator add %s://%s "+
-			"to allow: hosts: in berth.yaml", u.Host, u.Scheme, u.Host)
+	if err := outbound.Check(x.hosts, address); err != nil {
+		return berth.Errorf(berth.Invalid, "it has credentials, with which requests go through the server: %w", err)
 	}
 	return nil
 }

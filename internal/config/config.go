@@ -143,8 +143,8 @@ type Allow struct {
 	// DockerArgs are options that docker_args of jobs may have: NAME=VALUE, or NAME for any value.
 	DockerArgs []string `yaml:"docker_args"`
 	// Hosts are hosts that are not Azure's, HOST or HOST:PORT, to which the server sends requests
-	// for service principals of datastores, to web servers with credentials and to slurmrestd: for
-	// the last two http://HOST:PORT, too, allows one without TLS.
+	// for service principals of datastores, to web servers with credentials and to slurmrestd.
+	// http://HOST:PORT allows one without TLS.
 	Hosts []string `yaml:"hosts"`
 }
 

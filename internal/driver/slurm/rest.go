@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -72,25 +71,6 @@ func (s *site) checkRest() error {
 		}
 	}
 	return s.Rest.check()
-}
-
-// allowedBy refuses an address that the operator has not listed: the server would send requests to
-// whatever users name. Without TLS everybody on the way would read the token.
-func (s *restSettings) allowedBy(hosts []string) error {
-	u, err := url.Parse(s.Address)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(hosts, u.Scheme+"://"+u.Host) {
-		return nil
-	}
-	if !slices.Contains(hosts, u.Host) && !slices.Contains(hosts, u.Hostname()) {
-		return berth.Errorf(berth.Denied, "the server sends requests to slurmrestd only where its operator has listed it; an administrator can add %s to allow: hosts: in berth.yaml", u.Host)
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return berth.Errorf(berth.Denied, "without TLS the token would be readable on the way to %s: use https, or have an administrator add %s://%s to allow: hosts: in berth.yaml", u.Host, u.Scheme, u.Host)
-	}
-	return nil
 }
 
 // rest are slurmrestd's calls.

@@ -16,6 +16,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/dir"
 	"github.com/berthml/berth/internal/driver/ssh"
+	"github.com/berthml/berth/internal/outbound"
 )
 
 // name is that of the driver.
@@ -62,7 +63,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	}
 	d.slurm = commands{login: d.login}
 	if s.Rest != nil {
-		if err := s.Rest.allowedBy(c.Hosts); err != nil {
+		if err := outbound.Check(c.Hosts, s.Rest.Address); err != nil {
 			return nil, err
 		}
 		d.rest = newRest(*s.Rest)

@@ -19,15 +19,14 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/outbound"
 	"github.com/berthml/berth/internal/storage"
 )
 
@@ -74,18 +73,12 @@ func (c *Client) allowed(raw string) error {
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%q is not a URL", raw)
 	}
-	if slices.Contains(c.hosts, u.Host) || slices.Contains(c.hosts, u.Hostname()) {
-		if ip := net.ParseIP(u.Hostname()); u.Scheme == "https" || ip != nil && ip.IsLoopback() || u.Hostname() == "localhost" {
-			return nil
-		}
-		return berth.Errorf(berth.Invalid, "%s: a service principal's secret and tokens are sent over https only", raw)
-	}
 	for _, name := range azure {
 		if u.Scheme == "https" && u.Port() == "" && (u.Host == name || name[0] == '.' && strings.HasSuffix(u.Host, name)) {
 			return nil
 		}
 	}
-	return berth.Errorf(berth.Denied, "%s is not a host of Azure's, and the server sends requests of its own to no other; an administrator can add it to allow: hosts: in berth.yaml", u.Host)
+	return outbound.Check(c.hosts, raw)
 }
 
 // Key is a user delegation key of a principal.

@@ -157,7 +157,7 @@ func TestRefused(t *testing.T) {
 	}
 	plain := w.principal()
 	plain.Authority = "http://login.example.org"
-	if _, err := entra.New([]string{"login.example.org", w.host()}).Key(t.Context(), plain, time.Now()); err == nil || !strings.Contains(err.Error(), "https only") {
+	if _, err := entra.New([]string{"login.example.org", w.host()}).Key(t.Context(), plain, time.Now()); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("over http: %v", err)
 	}
 	if w.tokens.Load() != 0 {
