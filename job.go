@@ -120,6 +120,27 @@ type JobResources struct {
 	Properties     json.RawMessage `json:"properties"`
 }
 
+// local says that a file had compute: local, which clients of Azure send in this way.
+func (r JobResources) local() bool {
+	var p map[string]json.RawMessage
+	return json.Unmarshal(r.Properties, &p) == nil && p["IsLocal"] != nil
+}
+
+// Compute is the name of the compute that a job names; empty where it names none.
+func (j CommandJob) Compute() (string, error) {
+	if j.ComputeID == "" {
+		if j.Resources.local() {
+			return LocalCompute, nil
+		}
+		return "", nil
+	}
+	ref, err := ParseRef(j.ComputeID, "computes")
+	if err != nil {
+		return "", Errorf(Invalid, "properties.computeId: %w", err)
+	}
+	return ref.Name, nil
+}
+
 // ContainerArgs are the options of the job's container: a string, a list of strings, or nothing.
 func (r JobResources) ContainerArgs() json.RawMessage {
 	if len(r.DockerArgsList) > 0 && string(r.DockerArgsList) != "null" {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -182,19 +183,17 @@ func (x *snapshot) budgets(c *call) (out []berth.BudgetStatus, err error) {
 
 // target finds the pool a job would go to, as checkTarget does, without making one.
 func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
-	name := serverless
-	if v.ComputeID != "" {
-		ref, err := berth.ParseRef(v.ComputeID, "computes")
-		if err != nil {
-			return berth.Errorf(berth.Invalid, "properties.computeId: %w", err)
-		}
-		name = ref.Name
-	}
-	var err error
-	switch {
-	case c.s.Local.Off && berth.IsLocal(name):
-		_, err = jobCall{c}.chooser(x.Tx).Of(v) // says why not
+	name, err := v.Compute()
+	if err != nil {
 		return err
+	}
+	name = cmp.Or(name, serverless)
+	if berth.IsLocal(name) {
+		if _, err = (jobCall{c}).chooser(x.Tx).Of(v); err != nil { // says why not
+			return err
+		}
+	}
+	switch {
 	case berth.IsLocal(name), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1 && !c.s.Local.Off:
 		s.Pool, err = x.local()
 		return err

@@ -262,6 +262,26 @@ func TestServerless(t *testing.T) {
 	})
 }
 
+// TestLocalIsLocal: compute: local, as clients of Azure send it, is this machine whatever else the
+// job asks for.
+func TestLocalIsLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		local := func(more map[string]any) map[string]any {
+			more["properties"] = map[string]any{"IsLocal": map[string]any{"IsLocal": true}}
+			return map[string]any{"resources": more}
+		}
+		p.on("", "sized", "true", local(map[string]any{"instanceType": "Standard_NC6"}))
+		p.until("sized", berth.Completed)
+		if got := p.tasks("sized")[0].Compute; got != berth.LocalCompute {
+			t.Errorf("it ran on %s", got)
+		}
+		if code, b := p.put("two", "", "true", local(map[string]any{"instanceCount": 2})); code != http.StatusBadRequest || !strings.Contains(string(b), "local runs a job on one node") {
+			t.Errorf("%d %s", code, b)
+		}
+	})
+}
+
 // TestIsolated: a node of an isolated size has the machine for itself.
 func TestIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

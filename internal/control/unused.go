@@ -10,8 +10,7 @@ import (
 
 // asked is what a job's document can ask for that some computes, or this server, have no use for.
 type asked struct {
-	ComputeID string `json:"computeId"`
-	Identity  *struct {
+	Identity *struct {
 		Type string `json:"identityType"`
 	} `json:"identity"`
 	Resources struct {
@@ -42,7 +41,11 @@ func (p *pool) unused(props json.RawMessage) (out []string) {
 	if r.MaxInstanceCount > 0 {
 		say("resources.max_instance_count has no effect: the job gets resources.instance_count nodes")
 	}
-	if a.ComputeID == "" {
+	var job berth.CommandJob
+	if err := json.Unmarshal(props, &job); err != nil {
+		return out
+	}
+	if name, err := job.Compute(); err != nil || name == "" {
 		return out // its pool was made as it asks
 	}
 	if r.InstanceType != "" && !p.hasType(r.InstanceType) {

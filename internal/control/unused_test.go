@@ -28,6 +28,7 @@ func TestUnused(t *testing.T) {
 		{cluster, `{"computeId":"c","resources":{"instanceType":"standard_ds1_v2"}}`, ""},
 		{cluster, `{"computeId":"c","resources":{"instanceType":"Standard_NC6"}}`, "resources.instance_type Standard_NC6"},
 		{cluster, `{"resources":{"instanceType":"Standard_NC6"},"queueSettings":{"jobTier":"Spot"}}`, ""},
+		{machine, `{"resources":{"instanceType":"gpu","properties":{"IsLocal":{"IsLocal":true}}}}`, "resources.instance_type gpu"},
 		{machine, `{"computeId":"c","queueSettings":{"jobTier":"Spot"}}`, "queue_settings.job_tier"},
 		{machine, `{"computeId":"c","queueSettings":{"jobTier":"Null"}}`, ""},
 		{machine, `{"computeId":"c","resources":{"locations":["x"]}}`, "resources.locations"},

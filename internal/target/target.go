@@ -43,15 +43,11 @@ type Chooser struct {
 // the machine itself.
 func (c Chooser) Of(v berth.CommandJob) (string, error) {
 	nodes := max(1, v.Resources.InstanceCount)
-	name := Serverless
-	if v.ComputeID != "" {
-		ref, err := berth.ParseRef(v.ComputeID, "computes")
-		if err != nil {
-			return "", berth.Errorf(berth.Invalid, "properties.computeId: %w", err)
-		}
-		name = ref.Name
+	name, err := v.Compute()
+	if err != nil {
+		return "", err
 	}
-	if strings.EqualFold(name, Serverless) {
+	if name == "" || strings.EqualFold(name, Serverless) {
 		if v.Resources.InstanceType == "" && nodes == 1 && !c.NoLocal {
 			return berth.LocalCompute, nil
 		}
