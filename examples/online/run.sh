@@ -17,7 +17,8 @@ cd "$(dirname "$0")"
 
 key=$("$berth" online-endpoint get-credentials -n houses --query primaryKey -o tsv)
 uri=$("$berth" online-endpoint show -n houses --query scoring_uri -o tsv)
-curl --silent --show-error --fail --cacert "${CA:-$BERTH_HOME/tls/ca.pem}" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' -d @request.json "$uri"
+home=${BERTH_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/berth} # of a server on this machine; CA=… is the ca.pem of another one
+curl --silent --show-error --fail --cacert "${CA:-$home/tls/ca.pem}" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' -d @request.json "$uri"
 echo
 "$berth" endpoint explain houses
 "$berth" online-endpoint delete -n houses --yes

@@ -52,11 +52,18 @@ func setupTeam(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if below := t.Below(); below != "" {
+				s.say("all paths are below %s", below)
+			}
 			if err := s.doSteps(cmd.Context(), steps, dryRun); err != nil || dryRun {
 				return err
 			}
 			home := filepath.Join(t.Root, t.Home)
-			s.say("the server is set up; its home is %s", home)
+			if list := t.Remaining(); len(list) > 0 {
+				s.say("the server is prepared; its home is %s; it remains to run, as root, on the machine it is for:\n  %s", home, strings.Join(list, "\n  "))
+			} else {
+				s.say("the server is set up; its home is %s", home)
+			}
 			s.hint("give each user their token, the address %s, and %s/tls/ca.pem once the server has started, unless the certificate is a public one\n"+
 				"`berth user add NAME` adds users, `berth doctor` checks the server: run both with --home %s, as root", t.Advertise(), home, home)
 			return nil

@@ -20,7 +20,7 @@ import (
 // live reports whether this is about the running system, and systemd runs it.
 func (t *Team) live() bool {
 	_, err := os.Stat("/run/systemd/system")
-	return filepath.Clean("/"+t.Root) == "/" && err == nil
+	return t.Below() == "" && err == nil
 }
 
 // hasAccounts reports whether there are accounts below the root.
@@ -56,7 +56,7 @@ func (t *Team) createAccount(ctx context.Context) error {
 		shell = "/bin/bash" // of terminals in jobs; nobody can log in without a password
 	}
 	args := []string{"--system", "--user-group", "--home-dir", t.accountHome(), "--no-create-home", "--shell", shell, "--comment", "Berth", t.Account}
-	if filepath.Clean("/"+t.Root) != "/" {
+	if t.Below() != "" {
 		args = append([]string{"--prefix", t.Root}, args...)
 	}
 	return command(ctx, "useradd", args...)
@@ -67,7 +67,7 @@ func (t *Team) removeAccount(ctx context.Context) error {
 		return nil
 	}
 	args := []string{t.Account}
-	if filepath.Clean("/"+t.Root) != "/" {
+	if t.Below() != "" {
 		args = append([]string{"--prefix", t.Root}, args...)
 	}
 	return command(ctx, "userdel", args...)
@@ -78,7 +78,7 @@ func (t *Team) removeAccount(ctx context.Context) error {
 func (t *Team) own(path string) error {
 	uid, gid, ok := t.account()
 	if os.Geteuid() != 0 || !ok {
-		if filepath.Clean("/"+t.Root) != "/" {
+		if t.Below() != "" {
 			return nil
 		}
 		return berth.Errorf(berth.Denied, "run `berth setup` as root")

@@ -190,7 +190,7 @@ func (t *Team) Plan() ([]Step, error) {
 		})
 	}
 	add("create the home "+t.Home+", for its account only", "", func(context.Context) error {
-		return errors.Join(os.MkdirAll(t.at(t.Home), 0o700), os.MkdirAll(t.at(t.accountHome()), 0o700), t.own(t.accountHome()))
+		return errors.Join(private(t.at(t.Home)), private(t.at(t.accountHome())), t.own(t.accountHome()))
 	})
 	if t.Certificate != "" {
 		cert, key := t.pair()
@@ -212,13 +212,51 @@ func (t *Team) Plan() ([]Step, error) {
 		}
 		add("create the users "+strings.Join(names, ", ")+", and print their tokens", "", t.createUsers)
 	}
-	add("give the home to the account "+t.Account, "", func(context.Context) error { return t.own(t.Home) })
+	if t.mayOwn() {
+		add("give the home to the account "+t.Account, "", func(context.Context) error { return t.own(t.Home) })
+	}
 	if t.Start && t.live() {
 		add("start the server now and at every boot: systemctl enable --now "+config.Unit, "", func(ctx context.Context) error {
 			return errors.Join(command(ctx, "systemctl", "daemon-reload"), command(ctx, "systemctl", "enable", "--now", config.Unit))
 		})
 	}
 	return p, nil
+}
+
+// mayOwn says whether files can be given to the account: below another root it may not be there.
+func (t *Team) mayOwn() bool { return t.Below() == "" || t.hasAccounts() }
+
+// Below is the root, where it is not that of this system.
+func (t *Team) Below() string {
+	if filepath.Clean("/"+t.Root) == "/" {
+		return ""
+	}
+	return t.Root
+}
+
+// Remaining is what is left to do on the machine that the root is for.
+func (t *Team) Remaining() (list []string) {
+	if !t.mayOwn() {
+		list = append(list,
+			fmt.Sprintf("useradd --system --user-group --home-dir %s --no-create-home --shell /bin/bash %s", t.accountHome(), t.Account),
+			fmt.Sprintf("chown -R %s:%s %s %s", t.Account, t.Account, t.Home, t.accountHome()))
+	}
+	if !t.Start || !t.live() {
+		list = append(list, "systemctl enable --now "+config.Unit)
+	}
+	return list
+}
+
+// private makes a folder for its owner only; those above it are everybody's.
+func private(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // Advertise is the address of the server for clients.
@@ -346,7 +384,7 @@ func (r Removal) Plan() ([]Step, error) {
 	t := &Team{Root: r.Root}
 	text, err := os.ReadFile(t.at(record))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, berth.Errorf(berth.NotFound, "no server was set up here: there is no %s", t.at(record))
+		return nil, berth.Errorf(berth.NotFound, "no server was set up here: there is no %s; a home that --keep-home left is a folder like others, to be removed by hand", t.at(record))
 	}
 	var m made
 	if err == nil {
