@@ -16,6 +16,7 @@ import (
 type Catalogue struct {
 	Sizes    []berth.Size // those of the location
 	Location string
+	NoGPU    bool // the server's machine, of which nodes are made, has none
 }
 
 // Figures of the rules.
@@ -49,6 +50,9 @@ func Targets(n berth.AdviceNeeds, m Catalogue) berth.Advice {
 			continue
 		}
 		found := rules[c](n, m)
+		if n.GPU && m.NoGPU {
+			found = elsewhere(found)
+		}
 		for i := range found {
 			found[i].Case, found[i].Best = c, i == 0
 			if found[i].Sizes == nil {
@@ -64,6 +68,21 @@ func Targets(n berth.AdviceNeeds, m Catalogue) berth.Advice {
 		a.Targets = append(a.Targets, found...)
 	}
 	return a
+}
+
+// elsewhere is the advice where GPUs are wanted and the server's machine has none.
+func elsewhere(found []berth.TargetAdvice) (out []berth.TargetAdvice) {
+	for _, t := range found {
+		switch {
+		case berth.IsLocal(t.Target):
+			continue
+		case t.Here && t.Target != "kubernetes":
+			t.Notes = append([]string{"this server's machine has no GPU, so nodes of such a size cannot start here: attach a machine, a Slurm site or a Kubernetes cluster that has some"}, t.Notes...)
+			t.Do = []string{"berth compute attach -n NAME --ssh USER@HOST", "berth run --on NAME --gpu 1 -- python train.py"}
+		}
+		out = append(out, t)
+	}
+	return out
 }
 
 // memory is how much a machine should have: one and a half times what the model needs.

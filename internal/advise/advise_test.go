@@ -189,3 +189,20 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestNoGPU: where the server's machine has no GPU, nothing is recommended that cannot start there.
+func TestNoGPU(t *testing.T) {
+	m := market()
+	m.NoGPU = true
+	for _, c := range berth.Cases {
+		for _, x := range advise.Targets(berth.AdviceNeeds{Case: c, GPU: true}, m).Targets {
+			do := strings.Join(append(x.Do, x.Notes...), "\n")
+			if berth.IsLocal(x.Target) || strings.Contains(do, "compute create") || x.Target != "kubernetes" && !strings.Contains(do, "berth compute attach") {
+				t.Errorf("%s: %s: %s", c, x.Target, do)
+			}
+		}
+		if list := advise.Targets(berth.AdviceNeeds{Case: c}, m).Targets; strings.Contains(strings.Join(list[0].Notes, "\n"), "attach") {
+			t.Errorf("%s without a GPU: %q", c, list[0].Notes)
+		}
+	}
+}

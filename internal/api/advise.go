@@ -39,7 +39,7 @@ func (s *costService) advise(c *call) error {
 		if err != nil {
 			return err
 		}
-		m := advise.Catalogue{Sizes: catalogue.In(s.location), Location: s.location}
+		m := advise.Catalogue{Sizes: catalogue.In(s.location), Location: s.location, NoGPU: s.machine.GPUs == 0}
 		x := c.snapshot(tx)
 		x.sizes = &catalogue
 		job := c.q.Get("job")

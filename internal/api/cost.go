@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -15,6 +16,7 @@ type costService struct {
 	db       *store.DB
 	local    berth.LocalTerms
 	location string
+	machine  sched.Machine
 }
 
 // extra serves what Azure lacks below a workspace: spending, budgets, advice, what takes space, the

@@ -57,7 +57,7 @@ func (s *jobService) explain(c *call, name string) error {
 		if e.Cost, err = x.jobCost(names...); err != nil {
 			return err
 		}
-		e.Advice = append(e.Advice, advice(e, st)...)
+		e.Advice = append(e.Advice, advice(e, st, d)...)
 		e.History, err = history(tx, d)
 		e.Reason = canceledBy(e)
 		return err
@@ -117,18 +117,33 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 	return nil
 }
 
+// outOfMemory is advice for a job that ran out of memory: a limit of its own can be raised.
+func outOfMemory(e berth.Explanation, d *store.Doc) []string {
+	var v struct{ Properties json.RawMessage }
+	if json.Unmarshal(d.Body, &v) == nil {
+		if n, err := berth.NeedsOf(v.Properties); err == nil && n.Memory > 0 {
+			return []string{"it ran out of the memory that it asked for: raise --memory (properties." + berth.MemoryProperty + "), or use a smaller batch", "berth logs " + e.Name}
+		}
+	}
+	list := []string{"it ran out of memory: use a smaller batch or a larger target"}
+	if !berth.IsLocal(e.Compute) {
+		list = append(list, "berth advise --job "+e.Name)
+	}
+	return append(list, "berth logs "+e.Name)
+}
+
 // raise is the command that lets a cluster have more nodes.
 func raise(p plan.Pool, most int) string {
 	return fmt.Sprintf("berth compute update -n %s --max-instances %d", p.Name, most)
 }
 
 // advice is what the user can do now, as commands.
-func advice(e berth.Explanation, st berth.JobState) []string {
+func advice(e berth.Explanation, st berth.JobState, d *store.Doc) []string {
 	s, name := e.Status, e.Name
 	failed := s == berth.Failed && st.Exit != nil
 	switch {
 	case failed && st.Exit.OOM:
-		return []string{"it ran out of memory: use a smaller batch or a larger target", "berth advise --job " + name, "berth logs " + name}
+		return outOfMemory(e, d)
 	case failed && st.Exit.Cause == "timeout":
 		return []string{"raise limits.timeout, or make the job shorter", "berth logs " + name}
 	case s == berth.Failed && len(st.Steps) > 0 || s == berth.Running && len(st.Steps) > 0:

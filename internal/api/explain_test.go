@@ -162,3 +162,36 @@ func TestAdvise(t *testing.T) {
 		t.Errorf("%+v", a.Measured)
 	}
 }
+
+// TestOutOfMemoryAdvice: a limit that the job itself has can be raised; another machine is for those
+// that used all of theirs.
+func TestOutOfMemoryAdvice(t *testing.T) {
+	x := open(t)
+	for name, memory := range map[string]string{"own": "200m", "machine": ""} {
+		p := map[string]any{}
+		if memory != "" {
+			p["berth.memory"] = memory
+		}
+		x.do("PUT", x.ws+"/jobs/"+name, props("jobType", "Command", "command", "true", "computeId", x.ws+"/computes/local", "properties", p)).want(201)
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get(workspace.Key(), "jobs", name, "")
+			if err != nil {
+				return err
+			}
+			st, err := store.State[berth.JobState](d)
+			if err != nil {
+				return err
+			}
+			d.Status, st.Exit = string(berth.Failed), &berth.Exit{Code: 137, OOM: true, Reason: "it needed more memory"}
+			st.Times.Started = time.Now()
+			return errors.Join(store.SetState(d, st), tx.Save(d))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := string(x.do("GET", x.ws+"/jobs/"+name+"/explain", nil).want(200).raw)
+		if own := memory != ""; strings.Contains(said, "raise --memory") != own || strings.Contains(said, "larger target") == own || strings.Contains(said, "berth advise") {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func checkNeeds(c *call, tx *store.Tx, compute string, raw json.RawMessage) erro
 	case r.memory > 0 && n.Memory > r.memory:
 		return berth.Errorf(berth.Invalid, "the job needs %s of memory, and %s has %s; ask for less, or choose another compute", gib(n.Memory), r.what, gib(r.memory))
 	case r.gpus >= 0 && n.GPUs > r.gpus:
-		return berth.Errorf(berth.Invalid, "the job needs %s, and %s has %s; choose another compute: `berth compute list` lists them, `berth advise --gpu` recommends a size",
+		return berth.Errorf(berth.Invalid, "the job needs %s, and %s has %s; choose another compute (`berth compute list`), or attach a machine that has some: `berth compute attach --help`",
 			countGPUs(n.GPUs), r.what, countGPUs(r.gpus))
 	}
 	return nil

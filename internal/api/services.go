@@ -57,7 +57,7 @@ func (s *Server) assemble() {
 	s.computes = &computeService{db: o.DB, docs: s.docs}
 	s.quotas = &quotaService{db: o.DB, quotaDefault: o.QuotaDefault}
 	s.sizes = &sizeService{db: o.DB, machine: o.Machine, quotaDefault: o.QuotaDefault, quotas: s.quotas}
-	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location}
+	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location, machine: o.Machine}
 	sources := space.Sources{DB: o.DB, Blobs: o.Blobs, Points: o.Points, Tracked: track.Kinds()}
 	s.quota = space.NewQuota(sources, o.WorkspaceStorage)
 	storage := &storageService{workspaces: s.workspaces, tracking: o.Tracking, passOn: o.PassOn, of: sources, quota: s.quota, at: o.Locator}

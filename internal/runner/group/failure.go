@@ -3,7 +3,10 @@ package group
 import (
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode"
 )
@@ -89,6 +92,10 @@ func failureLine(tail string) string {
 			continue
 		}
 		line := strings.TrimSpace(lines[i])
+		if compiles().MatchString(line) { // the first is the reason of those after it
+			first := slices.IndexFunc(lines, func(l string) bool { return compiles().MatchString(strings.TrimSpace(l)) })
+			return oneLine(lines[first])
+		}
 		if shell, rest, ok := strings.Cut(line, ": line "); ok && strings.HasSuffix(shell, "bash") {
 			if _, said, ok := strings.Cut(rest, ": "); ok {
 				line = said
@@ -119,11 +126,15 @@ func groupLine(lines []string) string {
 	return group
 }
 
+// compiles matches an error of a compiler, which names a place in a file.
+var compiles = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^\s:]+:\d+(:\d+)?: (fatal )?error: `) })
+
 // saysFailure says whether a line tells that something failed.
 func saysFailure(line string) bool {
 	for _, words := range []string{
 		"Error:", "error:", "ERROR:", "Error in ", "Exception:", "exception:", "fatal:", "Fatal:", "FATAL", "panic:", "panicked at",
 		"command not found", ": not found", "No such file or directory", "Permission denied", "Is a directory", "Segmentation fault",
+		": *** No ", // make
 	} {
 		if strings.Contains(line, words) {
 			return true

@@ -23,6 +23,8 @@ func TestFailureLine(t *testing.T) {
 		{"R", "Error in log(-1) : \n  NaNs produced\nExecution halted\n", "Error in log(-1) : NaNs produced"},
 		{"Julia", "ERROR: LoadError: DomainError with -1.0\nStacktrace:\n [1] top-level\n", "ERROR: LoadError: DomainError with -1.0"},
 		{"compiler", "a.c: In function 'main':\na.c:3:5: error: 'x' undeclared\n", "a.c:3:5: error: 'x' undeclared"},
+		{"the first error of a compiler", "a.c: In function 'main':\na.c:1:13: error: 'retrun' undeclared\na.c:1:19: error: expected ';'\nmake: *** [Makefile:2: all] Error 1\n", "a.c:1:13: error: 'retrun' undeclared"},
+		{"make", "make: *** No rule to make target 'nothing'.  Stop.\n", "make: *** No rule to make target 'nothing'.  Stop."},
 		{"Go", "panic: runtime error: index out of range\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:3\nexit status 2\n", "panic: runtime error: index out of range"},
 		{
 			"python, group", "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 1, in <module>\n  |     raise x\n  | ExceptionGroup: many (2 sub-exceptions)\n" +
