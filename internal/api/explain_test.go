@@ -163,8 +163,8 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// TestOutOfMemoryAdvice: a limit that the job itself has can be raised; another machine is for those
-// that used all of theirs.
+// TestOutOfMemoryAdvice: a limit that the job itself has can be raised; a larger machine is for
+// jobs that used all of theirs.
 func TestOutOfMemoryAdvice(t *testing.T) {
 	x := open(t)
 	for name, memory := range map[string]string{"own": "200m", "machine": ""} {
