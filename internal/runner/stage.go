@@ -77,6 +77,9 @@ func (t *task) stage(ctx context.Context) error {
 					if err == nil && !there {
 						err = t.roomy(ctx, func() error { return t.fetch(ctx, client, in, value, &total) })
 					}
+					if berth.CodeOf(err) == berth.NotFound && in.Outside == nil && in.URI != "" { // as its user knows it
+						err = berth.Errorf(berth.NotFound, "there is nothing at %s", data.Clean(in.URI))
+					}
 					if err != nil {
 						return fmt.Errorf("input %s: %w", name, err)
 					}

@@ -75,6 +75,9 @@ func TestStageErrors(t *testing.T) {
 		{"no data", func(l *berth.Launch) {
 			l.Inputs = map[string]berth.LaunchInput{"d": {Type: "uri_folder", URL: s.At("none")}}
 		}, "input d: there is nothing at"},
+		{"no data where a user says", func(l *berth.Launch) {
+			l.Inputs = map[string]berth.LaunchInput{"d": {Type: "uri_folder", URL: s.At("none"), URI: "azureml://datastores/lake/paths/none?sig=secret"}}
+		}, "input d: there is nothing at azureml://datastores/lake/paths/none"},
 		{"mode", func(l *berth.Launch) {
 			l.Inputs = map[string]berth.LaunchInput{"d": {Type: "uri_folder", Mode: "Odd", URL: s.At("x")}}
 		}, `input d: mode "Odd" is not known`},
