@@ -56,6 +56,7 @@ func (f folder) url(name string) string {
 type blob struct {
 	name string
 	size int64
+	tag  string
 }
 
 // listing is the answer to a list request.
@@ -136,7 +137,7 @@ func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error
 			if b.Folder == "true" {
 				continue // the mark of a directory, not a file
 			}
-			if err := f(blob{name, b.Size}); err != nil {
+			if err := f(blob{name, b.Size, b.Etag}); err != nil {
 				return err
 			}
 		}

@@ -123,7 +123,7 @@ func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error
 		if strings.HasSuffix(b.name, "/") {
 			return root.MkdirAll(rel, 0o700)
 		}
-		g.Go(func() error { return c.fetch(gctx, f.url(b.name), root, rel, b.size, t) })
+		g.Go(func() error { return c.fetch(gctx, f.url(b.name), root, rel, version{tag: strong(b.tag)}, b.size, t) })
 		return nil
 	})
 	if werr := g.Wait(); err == nil || errors.Is(err, context.Canceled) {
@@ -152,7 +152,7 @@ func (c *Client) File(ctx context.Context, rawURL, path string, t *Total) error 
 		return err
 	}
 	defer root.Close()
-	return describe("fetching", rawURL, c.fetch(ctx, rawURL, root, filepath.Base(path), -1, t))
+	return describe("fetching", rawURL, c.fetch(ctx, rawURL, root, filepath.Base(path), version{}, -1, t))
 }
 
 // local is the path below a folder of a blob, refused when it would lie elsewhere.

@@ -37,8 +37,8 @@ func (c *Client) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// fetch brings one file. size is what the list said, or -1.
-func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string, size int64, t *Total) error {
+// fetch brings one file. v and size are what the list said; size may be -1.
+func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string, v version, size int64, t *Total) error {
 	if dir := filepath.Dir(rel); dir != "." {
 		if err := root.MkdirAll(dir, 0o700); err != nil {
 			return err
@@ -50,12 +50,15 @@ func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string,
 	}
 	defer f.Close()
 	if size > c.whole {
-		err = c.pieces(ctx, fixed(u), "", f, size)
+		err = c.pieces(ctx, fixed(u), v, f, size)
 	} else {
-		size, err = c.stream(ctx, fixed(u), "", f, size)
+		size, err = c.stream(ctx, fixed(u), v, f, size)
 	}
 	if err == nil {
 		err = f.Close()
+	}
+	if berth.CodeOf(err) == berth.Precondition {
+		err = &berth.Error{Code: berth.Precondition, Msg: "it changed while it was fetched; submit the job again when nobody writes to it", Err: err}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", rel, noRoom(err, root.Name(), size))
@@ -70,60 +73,31 @@ type address func(ctx context.Context) (string, error)
 
 func fixed(u string) address { return func(context.Context) (string, error) { return u, nil } }
 
-// match has a request answered only by the file that has a tag, if one is given.
-func (c *Client) match(h http.Header, etag string) {
-	if etag != "" && !c.compares {
-		h.Set("If-Match", etag)
-	}
-}
-
-// matched says whether an answer is of the file that has a tag, where the storage does not.
-func (c *Client) matched(res *http.Response, etag string) error {
-	if c.compares && etag != "" && !sameTag(etag, res.Header) {
-		return berth.Errorf(berth.Precondition, "it is another file now")
-	}
-	return nil
-}
-
-// stream reads a file from its beginning to its end, and goes on where it was cut. It returns its
-// size. Where an etag is given, only the file that has it is read. A weak tag matches nothing: then
-// the file must not have been written to since, and have the same tag.
-func (c *Client) stream(ctx context.Context, to address, etag string, w io.Writer, size int64) (int64, error) {
+// stream reads a file from its beginning to its end, and goes on where it was cut, or begins again
+// where nothing says that it is still the same. It returns its size, and reads only the version
+// that is given, as far as one is.
+func (c *Client) stream(ctx context.Context, to address, v version, w *os.File, size int64) (int64, error) {
 	var at int64
-	var weak, since string
 	err := c.retry(ctx, func() error {
+		if at > 0 && !v.known() {
+			if err := errors.Join(w.Truncate(0), rewind(w)); err != nil {
+				return err
+			}
+			at = 0
+		}
 		h := http.Header{}
 		if at > 0 {
 			h.Set("Range", fmt.Sprintf("bytes=%d-", at))
-			if since != "" {
-				h.Set("If-Unmodified-Since", since)
-			}
 		}
-		c.match(h, etag)
-		u, err := to(ctx)
-		if err != nil {
-			return err
-		}
-		res, err := c.do(ctx, http.MethodGet, u, h, nil)
+		res, err := c.get(ctx, to, &v, h)
 		if err != nil {
 			return err
 		}
 		defer res.Body.Close()
-		if err := c.matched(res, etag); err != nil {
-			return err
-		}
-		if at > 0 && res.Header.Get("ETag") != weak && weak != "" {
-			return berth.Errorf(berth.Precondition, "it is another file now")
-		}
 		if at > 0 && res.StatusCode != http.StatusPartialContent {
 			// The server knows no ranges: what is there already is skipped.
 			if _, err := io.CopyN(io.Discard, res.Body, at); err != nil {
 				return berth.Errorf(berth.Unavailable, "reading: %w", err)
-			}
-		}
-		if etag == "" {
-			if etag = strong(res.Header.Get("ETag")); etag == "" {
-				weak, since = res.Header.Get("ETag"), res.Header.Get("Last-Modified")
 			}
 		}
 		var body io.Reader = res.Body
@@ -140,6 +114,32 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 	return at, err
 }
 
+func rewind(f *os.File) error {
+	_, err := f.Seek(0, io.SeekStart)
+	return err
+}
+
+// get asks for a file, or a part of it, in a version. What is not known of that yet is taken from
+// the answer.
+func (c *Client) get(ctx context.Context, to address, v *version, h http.Header) (*http.Response, error) {
+	v.demand(h, c.compares)
+	u, err := to(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.do(ctx, http.MethodGet, u, h, nil)
+	if err != nil {
+		return nil, err
+	}
+	got := versionOf(res)
+	if !v.same(got) || c.compares && v.tag != "" && got.tag == "" {
+		res.Body.Close()
+		return nil, errChanged
+	}
+	*v = v.with(got)
+	return res, nil
+}
+
 // bytesOf is how many bytes were read of a file, as far as it was read.
 func bytesOf(n, size int64) string {
 	if n > size {
@@ -148,46 +148,53 @@ func bytesOf(n, size int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// pieces reads a large file in parallel; etag is as for stream.
-func (c *Client) pieces(ctx context.Context, to address, etag string, f *os.File, size int64) error {
+// pieces reads a large file in parallel. All pieces are of one version, the one that is given or
+// that of the first that comes; where nothing says which that is, the file is read as one.
+func (c *Client) pieces(ctx context.Context, to address, v version, f *os.File, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	v.total = size
+	held := pin{v: v}
+	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(c.parallel/4, 2))
-	for at := int64(0); at < size; at += c.piece {
+	for at := int64(0); at < size && gctx.Err() == nil; at += c.piece {
 		end := min(at+c.piece, size)
 		g.Go(func() error {
-			_, err := c.part(ctx, to, etag, f, at, end)
-			return err
+			got, err := c.part(gctx, to, held.version(), f, at, end)
+			if err != nil {
+				return err
+			}
+			if !got.firm() {
+				return errLoose
+			}
+			return held.hold(got)
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	if err != nil && berth.CodeOf(err) == berth.Unsupported && ctx.Err() == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = c.stream(ctx, to, v, f, size)
+		}
+	}
+	return err
 }
 
 // part reads the bytes of a file from at to end, to the same place in w, and goes on where it was
-// cut. etag is as for stream; it returns that of what was read.
-func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterAt, at, end int64) (string, error) {
+// cut, or begins again as stream does. It returns the version of what was read.
+func (c *Client) part(ctx context.Context, to address, v version, w io.WriterAt, from, end int64) (version, error) {
+	at := from
 	err := c.retry(ctx, func() error {
-		h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, end-1)}}
-		c.match(h, etag)
-		u, err := to(ctx)
-		if err != nil {
-			return err
+		if !v.known() {
+			at = from
 		}
-		res, err := c.do(ctx, http.MethodGet, u, h, nil)
+		res, err := c.get(ctx, to, &v, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, end-1)}})
 		if err != nil {
 			return err
 		}
 		defer res.Body.Close()
-		if err := c.matched(res, etag); err != nil {
-			return err
-		}
 		if res.StatusCode != http.StatusPartialContent {
-			return berth.Errorf(berth.Unsupported, "the server does not send parts of files")
-		}
-		if etag == "" {
-			etag = strong(res.Header.Get("ETag"))
+			return errWhole
 		}
 		var n int64
 		if b, ok := w.(buffer); ok { // without a copy
@@ -202,7 +209,7 @@ func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterA
 		}
 		return cutShort(ctx, err)
 	})
-	return etag, err
+	return v, err
 }
 
 // cutShort is the error of a transfer that was cut short. Where it was by a file of this machine,

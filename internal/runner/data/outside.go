@@ -32,7 +32,7 @@ type Outside struct {
 
 // Outside reaches a place in storage elsewhere.
 func (c *Client) Outside(at *berth.Outside, sign Sign) *Outside {
-	if at.Protocol == berth.OutsideShare || at.Protocol == berth.OutsideHTTP {
+	if at.Protocol == berth.OutsideShare {
 		compares := *c
 		compares.compares = true
 		c = &compares
@@ -264,12 +264,12 @@ func strong(tag string) string {
 	return `"` + tag + `"`
 }
 
-// tag is what is known of a file that must not change while it is read.
-func (o *Outside) tag(x Object) string {
+// version is that of a file as it was listed.
+func (o *Outside) version(x Object) version {
 	if o.at.Protocol == berth.OutsideHTTP {
-		return x.Tag
+		return webVersion(x.Tag)
 	}
-	return strong(x.Tag)
+	return version{tag: strong(x.Tag)}
 }
 
 // Fetch brings files there to paths of this machine, those of list that are in want.
@@ -286,7 +286,7 @@ func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(
 			break
 		}
 		g.Go(func() error {
-			err := o.c.fetchTo(gctx, b.address(n), o.tag(list[i]), to(i), list[i].Size)
+			err := o.c.fetchTo(gctx, b.address(n), o.version(list[i]), to(i), list[i].Size)
 			if berth.CodeOf(err) == berth.NotFound { // whoever lists again goes on without it
 				err = &berth.Error{Code: berth.Conflict, Msg: "it was deleted after it was listed", Err: err}
 			}

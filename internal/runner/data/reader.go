@@ -19,13 +19,13 @@ type Reader struct {
 	describe func(error) error
 
 	mu   sync.Mutex
-	tags map[int]string
+	pins map[int]*pin
 }
 
 // Reader reads files of the tree at rawURL in the server's storage.
 func (c *Client) Reader(rawURL string, t *berth.Tree) *Reader {
 	return &Reader{
-		c: c, tags: map[int]string{}, name: func(i int) string { return t.Files[i].Path },
+		c: c, pins: map[int]*pin{}, name: func(i int) string { return t.Files[i].Path },
 		to: func(i int) address {
 			if t.Single {
 				return fixed(trimSlash(rawURL))
@@ -44,11 +44,11 @@ func (c *Client) Reader(rawURL string, t *berth.Tree) *Reader {
 // Reader reads files of a list of the place.
 func (o *Outside) Reader(list []Object) *Reader {
 	rs := make([]berth.OutsideRequest, len(list))
-	r := &Reader{c: o.c, tags: map[int]string{}, name: func(i int) string { return list[i].Path }}
+	r := &Reader{c: o.c, pins: map[int]*pin{}, name: func(i int) string { return list[i].Path }}
 	for i, x := range list {
 		rs[i] = berth.OutsideRequest{Do: berth.OutsideGet, Name: strings.TrimSuffix(x.Path, "/")} // folders are never read
-		if tag := o.tag(x); tag != "" {
-			r.tags[i] = tag
+		if v := o.version(x); v.known() {
+			r.pins[i] = &pin{v: v}
 		}
 	}
 	r.to = o.batch(rs).address
@@ -58,23 +58,24 @@ func (o *Outside) Reader(list []Object) *Reader {
 
 // ReadAt fills p with the bytes of file i from off on.
 func (r *Reader) ReadAt(ctx context.Context, i int, off int64, p []byte) error {
-	r.mu.Lock()
-	want := r.tags[i]
-	r.mu.Unlock()
-	got, err := r.c.part(ctx, r.to(i), want, buffer{p, off}, off, off+int64(len(p)))
-	if err == nil && want == "" && got != "" {
-		r.mu.Lock()
-		if first, ok := r.tags[i]; !ok {
-			r.tags[i] = got
-		} else if first != got {
-			err = berth.Errorf(berth.Precondition, "it is another file now")
-		}
-		r.mu.Unlock()
+	held := r.pin(i)
+	got, err := r.c.part(ctx, r.to(i), held.version(), buffer{p, off}, off, off+int64(len(p)))
+	if err == nil {
+		err = held.hold(got)
 	}
 	if name := r.name(i); err != nil && name != "" {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return r.describe(err)
+}
+
+func (r *Reader) pin(i int) *pin {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pins[i] == nil {
+		r.pins[i] = new(pin)
+	}
+	return r.pins[i]
 }
 
 // buffer is the part of a file from off on.

@@ -19,5 +19,5 @@ func (o *Outside) FetchObject(ctx context.Context, name, path string) error {
 	if err != nil {
 		return err
 	}
-	return o.c.fetchTo(ctx, o.one(berth.OutsideRequest{Do: berth.OutsideGet, Name: name}), strong(x.Tag), path, x.Size)
+	return o.c.fetchTo(ctx, o.one(berth.OutsideRequest{Do: berth.OutsideGet, Name: name}), version{tag: strong(x.Tag)}, path, x.Size)
 }

@@ -69,7 +69,7 @@ func (c *Client) Contents(ctx context.Context, rawURL string, t *berth.Tree, wan
 		if !t.Single {
 			u = Join(u, f.Path)
 		}
-		if err := c.fetchTo(gctx, fixed(u), "", to(i), f.Size); err != nil {
+		if err := c.fetchTo(gctx, fixed(u), version{}, to(i), f.Size); err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
 		return nil
@@ -169,19 +169,17 @@ func writeFile(path string, r io.Reader) error {
 }
 
 // fetchTo brings one file to a path of ours.
-func (c *Client) fetchTo(ctx context.Context, from address, etag, path string, size int64) (err error) {
+func (c *Client) fetchTo(ctx context.Context, from address, v version, path string, size int64) (err error) {
 	defer func() { err = noRoom(err, filepath.Dir(path), size) }()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	pieces := size > c.whole
-	if pieces {
-		err = c.pieces(ctx, from, etag, f, size)
-	}
-	if !pieces || berth.CodeOf(err) == berth.Unsupported { // of a server that does not send parts
-		_, err = c.stream(ctx, from, etag, f, size)
+	if size > c.whole {
+		err = c.pieces(ctx, from, v, f, size)
+	} else {
+		_, err = c.stream(ctx, from, v, f, size)
 	}
 	if err != nil {
 		return err

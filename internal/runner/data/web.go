@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
@@ -270,12 +269,19 @@ func (o *Outside) putWeb(ctx context.Context, f source, rel string, to address, 
 
 // confirm reads back what was sent: servers that know nothing of PUT answer it as they answer GET.
 func (o *Outside) confirm(ctx context.Context, f source, rel string, size int64) error {
-	same := &comparison{r: io.NewSectionReader(f, 0, size)}
-	n, err := o.c.stream(ctx, o.one(berth.OutsideRequest{Do: berth.OutsideGet, Name: rel}), "", same, -1)
-	if errors.Is(err, errOther) || err == nil && n != size {
-		return berth.Errorf(berth.Unsupported, "the server accepts the file and does not keep it; it may not take files by PUT")
-	}
-	return err
+	to := o.one(berth.OutsideRequest{Do: berth.OutsideGet, Name: rel})
+	return o.c.retry(ctx, func() error {
+		res, err := o.c.get(ctx, to, new(version), http.Header{})
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		n, err := io.Copy(&comparison{r: io.NewSectionReader(f, 0, size)}, res.Body)
+		if errors.Is(err, errOther) || err == nil && n != size {
+			return berth.Errorf(berth.Unsupported, "the server accepts the file and does not keep it; it may not take files by PUT")
+		}
+		return cutShort(ctx, err)
+	})
 }
 
 // comparison is written what should be the same as it reads.
@@ -289,7 +295,7 @@ var errOther = errors.New("it has other content")
 func (c *comparison) Write(p []byte) (int, error) {
 	c.buf = slices.Grow(c.buf[:0], len(p))[:len(p)]
 	if _, err := io.ReadFull(c.r, c.buf); err != nil || !bytes.Equal(p, c.buf) {
-		return 0, &fs.PathError{Op: "compare", Err: errOther} // of this machine: it is not tried again
+		return 0, errOther
 	}
 	return len(p), nil
 }
@@ -327,14 +333,16 @@ func webTag(etag, changed string) string {
 	if err != nil {
 		return ""
 	}
-	return modified + strconv.FormatInt(t.Unix(), 10) + `"`
+	return modified + t.UTC().Format(http.TimeFormat) + `"`
 }
 
-// sameTag compares a tag with what an answer says, as far as it says something.
-func sameTag(tag string, h http.Header) bool {
-	got := webTag(h.Get("ETag"), "")
-	if strings.HasPrefix(tag, modified) {
-		got = webTag("", h.Get("Last-Modified"))
+// webVersion is the version that such a tag stands for.
+func webVersion(tag string) version {
+	if since, ok := strings.CutPrefix(tag, modified); ok {
+		return version{since: strings.TrimSuffix(since, `"`)}
 	}
-	return got == "" || got == tag || got == `"`+tag+`"`
+	if strings.HasPrefix(tag, "W/") {
+		return version{weak: tag}
+	}
+	return version{tag: strong(tag)}
 }
