@@ -68,6 +68,7 @@ type Cache struct {
 	behind   sync.WaitGroup // what goes on in the background: evictions and checks
 	evicted  atomic.Bool    // one is under way
 	evicting func()         // for tests: somebody else is faster than an eviction
+	tending  time.Duration  // how often work on a place shows
 	ctx      context.Context
 	stop     context.CancelFunc // ends checks
 }
@@ -87,7 +88,7 @@ func Open(dir string, o Options) (*Cache, error) {
 		o.CheckFirst = 5000
 	}
 	c := &Cache{
-		dir: dir, o: o, boot: bootID(), owner: newOwner(),
+		dir: dir, o: o, boot: bootID(), owner: newOwner(), tending: lately / 6,
 		making: map[string]*making{}, verdicts: map[string]*verdict{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())

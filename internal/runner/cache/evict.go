@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -191,12 +192,14 @@ func (c *Cache) sweepTemps() {
 
 // sweepContent removes contents that no tree has, and none will have soon.
 func (c *Cache) sweepContent() {
+	gathered := sync.OnceValue(c.gathered)
 	_ = filepath.WalkDir(c.path("content"), func(p string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return nil //nolint:nilerr // what cannot be read stays
 		}
 		// One of a place gets its links when all files of that are here.
-		if info, err := e.Info(); err == nil && links(info) == 1 && time.Since(info.ModTime()) > time.Hour {
+		info, err := e.Info()
+		if err == nil && links(info) == 1 && time.Since(info.ModTime()) > lately && !gathered()[filepath.Base(filepath.Dir(p))+e.Name()] {
 			_ = os.Remove(p)
 		}
 		return nil

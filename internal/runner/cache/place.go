@@ -1,13 +1,11 @@
 package cache
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +42,7 @@ type PlaceFile struct {
 // they were are not fetched again. Where they are not what is known of them, what is known is wrong
 // and forgotten: the storage itself knows no hashes that they could contradict.
 func (c *Cache) GetPlace(ctx context.Context, p Place) (*Use, error) {
+	defer c.tend(p.Scope)()
 	get := func() (*Use, error) {
 		return c.Get(ctx, Source{
 			Name:     p.name(),
@@ -156,6 +155,7 @@ func (c *Cache) gather(ctx context.Context, p Place, t *berth.Tree, want []int) 
 		if err := c.gatherBatch(ctx, p, t, want[:n]); err != nil {
 			return err
 		}
+		c.addKnown(&p, t, want[:n])
 		want = want[n:]
 	}
 	return nil
@@ -187,48 +187,4 @@ func (c *Cache) gatherBatch(ctx context.Context, p Place, t *berth.Tree, want []
 		}
 		return full(os.Rename(from, to))
 	})
-}
-
-// known is the file with the hashes of a place's files, as they were when they were fetched last.
-func (c *Cache) known(scope string) string { return c.path("places", hashOf(scope)) }
-
-func (c *Cache) readKnown(scope string) map[PlaceFile]string {
-	text, err := os.ReadFile(c.known(scope))
-	if err != nil {
-		return nil
-	}
-	hashes := map[PlaceFile]string{}
-	for record := range bytes.SplitSeq(text, []byte{0}) {
-		var size int64
-		var hash, tag, path string
-		if _, err := fmt.Sscanf(string(record), "%s %d %q %q", &hash, &size, &tag, &path); err == nil && isKey(hash) {
-			hashes[PlaceFile{path, size, tag}] = hash
-		}
-	}
-	return hashes
-}
-
-// writeKnown remembers hashes. It is not needed: a file whose hash is not known is fetched.
-func (c *Cache) writeKnown(p *Place, t *berth.Tree) {
-	tmp := c.temp()
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
-	if err == nil {
-		var b bytes.Buffer
-		for i, x := range p.Files {
-			if !t.Files[i].Folder() && t.Files[i].Hash != "" {
-				fmt.Fprintf(&b, "%s %d %q %q\x00", t.Files[i].Hash, x.Size, x.Tag, x.Path)
-			}
-		}
-		_, err = io.Copy(f, &b)
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-	}
-	if err == nil {
-		err = os.Rename(tmp, c.known(p.Scope))
-	}
-	if err != nil {
-		_ = os.Remove(tmp)
-		c.o.Log.Warn("place record not saved", "err", err)
-	}
 }
