@@ -28,3 +28,21 @@ func FileURL(uri string) (path string, ok bool, err error) {
 	}
 	return filepath.FromSlash(path), true, nil
 }
+
+// CleanURL is a URL for people: without what opens it, a signature in its query or a password.
+func CleanURL(rawURL string) string {
+	u, _, _ := strings.Cut(rawURL, "?")
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
+		return u
+	}
+	authority, path, hasPath := strings.Cut(rest, "/")
+	at := strings.LastIndexByte(authority, '@')
+	if strings.Contains(authority[:max(at, 0)], ":") || strings.HasPrefix(strings.ToLower(scheme), "http") {
+		authority = authority[at+1:] // of Azure's schemes, what is before it is a container
+	}
+	if hasPath {
+		authority += "/" + path
+	}
+	return scheme + "://" + authority
+}

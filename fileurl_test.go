@@ -21,3 +21,23 @@ func TestFileURL(t *testing.T) {
 		}
 	}
 }
+
+// TestCleanURL: what opens a URL is not for people, and everything else is.
+func TestCleanURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://host/a/b?sig=s":     "https://host/a/b",
+		"https://u:p@host:1/a@b?x":   "https://host:1/a@b",
+		"HTTP://token@host":          "HTTP://host",
+		"s3://id:key@bucket/x":       "s3://bucket/x",
+		"abfss://fs@account.dfs/x":   "abfss://fs@account.dfs/x",
+		"azureml://datastores/d/p":   "azureml://datastores/d/p",
+		"azureml:name:1":             "azureml:name:1",
+		"https://host?sig=a/b://c@d": "https://host",
+		"https://":                   "https://",
+		"":                           "",
+	} {
+		if got := berth.CleanURL(raw); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+}

@@ -410,7 +410,7 @@ func (s *historyService) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ
 		if place, ok := strings.CutPrefix(uri, "azureml://datastores/"); ok && o.URI == "" {
 			uri = longURI(c.ws, place)
 		}
-		return uri, typ, nil
+		return c.s.Authority.Keys.SealAddress(uri, d.CreatedBy), typ, nil
 	}
 	d, err := locate.Version(tx, c.ws, strings.ToLower(ref.Collection), ref)
 	if err != nil {
@@ -422,7 +422,8 @@ func (s *historyService) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return "", "", err
 	}
-	return v.Properties.DataURI + v.Properties.ModelURI, outputTypes[strings.ToLower(v.Properties.DataType)], nil
+	uri = c.s.Authority.Keys.SealAddress(v.Properties.DataURI+v.Properties.ModelURI, d.CreatedBy)
+	return uri, outputTypes[strings.ToLower(v.Properties.DataType)], nil
 }
 
 // longURI is a place below datastores/ with its workspace.

@@ -120,6 +120,7 @@ func (s *Server) invoke(c *call, name string) error {
 	if err := c.into(&ask); err != nil {
 		return err
 	}
+	c.sealInvocation(&ask.Properties)
 	endpoint, deployment, err := c.invoked(name)
 	if err != nil {
 		return err

@@ -204,6 +204,7 @@ func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return err
 	}
+	c.sealOlder(d, m)
 	props, err := object(m, "properties")
 	if err != nil {
 		return err
@@ -305,17 +306,17 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 		if p, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil || p.Outside() {
 			return err
 		}
-		return berth.Errorf(berth.Invalid, "properties.%s.%s: no datastore of this workspace is for %s: create one and use azureml://datastores/NAME/paths/PATH, or give mode Direct for the command to open it itself", side, name, uri)
+		return berth.Errorf(berth.Invalid, "properties.%s.%s: no datastore of this workspace is for %s: create one and use azureml://datastores/NAME/paths/PATH, or give mode Direct for the command to open it itself", side, name, berth.CleanURL(uri))
 	}
 	if side == "outputs" && !writable(uri) && !direct {
-		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, uri)
+		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, berth.CleanURL(uri))
 	}
 	if scheme, rest, ok := strings.Cut(strings.ToLower(uri), "://"); ok && !direct && !strings.Contains(uri, "${{") {
 		if !slices.Contains([]string{"azureml", "https", "http", "file"}, scheme) {
 			return berth.Errorf(berth.Invalid, "properties.%s.%s: addresses that begin with %s:// cannot be read here: use azureml://datastores/NAME/paths/PATH or https://, or give mode Direct for the command to open it itself", side, name, scheme)
 		}
 		if rest == "" || scheme != "file" && rest[0] == '/' {
-			return berth.Errorf(berth.Invalid, "properties.%s.%s: %s is not an address: it names no host", side, name, uri)
+			return berth.Errorf(berth.Invalid, "properties.%s.%s: %s is not an address: it names no host", side, name, berth.CleanURL(uri))
 		}
 	}
 	scheme := strings.ToLower(uri)
@@ -327,6 +328,9 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 		return nil
 	}
 	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
+	if err == nil {
+		_, err = c.s.Authority.Keys.OpenAddress(place.URL, place.User)
+	}
 	if err == nil && side == "inputs" && !direct && !strings.EqualFold(text(v, "jobInputType"), "uri_file") {
 		err = listable(place)
 	}

@@ -257,6 +257,7 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 	if err != nil {
 		return nil, nil, err
 	}
+	c.sealOlder(d, old)
 	if archive, ok := props["isArchived"].(bool); ok && archive != d.Archived && r.Child == "versions" {
 		if err := c.madeIt(r, d, "archive"); err != nil { // what the newest version is depends on it
 			return nil, nil, err
@@ -290,7 +291,7 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, props map[string]any) error {
 	for _, f := range r.Immutable {
 		v, ok := props[f]
-		if !ok || equalURI(c.ws, v, old[f]) {
+		if !ok || equalURI(c.ws, v, old[f]) || c.sameOpened(d, v, old[f]) {
 			continue
 		}
 		if same, err := c.sameFiles(tx, text(old, f), text(props, f), old, props); err != nil {

@@ -307,6 +307,7 @@ func (c *call) render(r *resource, d *store.Doc) (map[string]any, error) {
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return nil, err
 	}
+	c.sealOlder(d, m)
 	return m, c.addServerFields(r, d, m)
 }
 

@@ -447,6 +447,7 @@ func (c *call) body() (map[string]any, error) {
 	if m == nil {
 		return nil, berth.Errorf(berth.Invalid, "the body is empty or null; a JSON object is needed")
 	}
+	c.sealAddresses(m, c.who.User)
 	return m, checkLimits(m)
 }
 

@@ -87,6 +87,24 @@ func (b *batchServer) invoke(inputs map[string]any, headers ...string) (int, map
 	return resp.StatusCode, m
 }
 
+// TestInvocationHidesSignatures: the job of an invocation does not show the signature of its input.
+func TestInvocationHidesSignatures(t *testing.T) {
+	b := newBatch(t)
+	in := map[string]any{"UriFolder": map[string]any{"jobInputType": "UriFolder", "uri": "https://127.0.0.1:1/account/box/in?sig=hunter2"}}
+	code, m := b.invoke(in, "azureml-model-deployment", "one")
+	name, _ := m["name"].(string)
+	if code != http.StatusCreated || name == "" {
+		t.Fatal(code, m)
+	}
+	_, shown := b.do("GET", b.ws+"/jobs/"+name, nil)
+	for _, m := range []map[string]any{m, shown} {
+		raw, _ := json.Marshal(m)
+		if strings.Contains(string(raw), "hunter2") || !strings.Contains(string(raw), "box/in?sig=berth-sealed.") {
+			t.Errorf("%s", raw)
+		}
+	}
+}
+
 func TestBatchEndpoint(t *testing.T) {
 	b := newBatch(t)
 	b.files("1", "2", "3")

@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/ed25519"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,6 +26,7 @@ type Keys struct {
 	Sign []byte // JWTs and task tokens
 	SAS  []byte // blob signatures
 	seal cipher.AEAD
+	same []byte // numbers used once of what is always sealed to the same text
 	term ed25519.PrivateKey
 }
 
@@ -49,7 +51,7 @@ func LoadKeys(dir string) (*Keys, error) {
 	}
 	k := &Keys{}
 	var box, term []byte
-	for info, dst := range map[string]*[]byte{"sign": &k.Sign, "sas": &k.SAS, "seal": &box, "term": &term} {
+	for info, dst := range map[string]*[]byte{"sign": &k.Sign, "sas": &k.SAS, "seal": &box, "same": &k.same, "term": &term} {
 		if *dst, err = hkdf.Key(sha256.New, root, nil, "berth "+info, 32); err != nil {
 			return nil, err
 		}
@@ -73,8 +75,15 @@ func (k *Keys) Seal(secret []byte, bound string) string {
 // Open is the inverse of Seal.
 func (k *Keys) Open(sealed, bound string) ([]byte, error) {
 	b, err := base64.RawStdEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, berth.Errorf(berth.Internal, "a stored secret is damaged")
+	}
+	return k.open(b, bound)
+}
+
+func (k *Keys) open(b []byte, bound string) ([]byte, error) {
 	n := k.seal.NonceSize()
-	if err != nil || len(b) < n {
+	if len(b) < n {
 		return nil, berth.Errorf(berth.Internal, "a stored secret is damaged")
 	}
 	out, err := k.seal.Open(nil, b[:n], b[n:], []byte(bound))
@@ -82,6 +91,16 @@ func (k *Keys) Open(sealed, bound string) ([]byte, error) {
 		return nil, berth.Errorf(berth.Internal, "a stored secret cannot be opened with this home's secret.key")
 	}
 	return out, nil
+}
+
+// sealSame is Seal without chance: the same secret for the same place is the same text. Which of
+// them are equal is all that it shows.
+func (k *Keys) sealSame(secret []byte, bound string) []byte {
+	mac := hmac.New(sha256.New, k.same)
+	fmt.Fprintf(mac, "%d %s", len(bound), bound)
+	mac.Write(secret)
+	nonce := mac.Sum(nil)[:k.seal.NonceSize()]
+	return k.seal.Seal(nonce[:len(nonce):len(nonce)], nonce, secret, []byte(bound))
 }
 
 // readOrMake reads a 0600 file, or makes it with what fill returns. Two processes that race end

@@ -352,14 +352,18 @@ func TestLaunch(t *testing.T) {
 			}
 		}
 		put("/data/d/versions/1", map[string]any{"dataType": "uri_folder", "dataUri": "azureml://datastores/workspaceblobstore/paths/in/d"})
+		put("/data/signed/versions/1", map[string]any{"dataType": "uri_folder", "dataUri": "https://a.blob.core.windows.net/c/d?sig=secret"})
 		put("/environments/e/versions/1", map[string]any{"image": "img", "condaFile": "dependencies: [python]"})
 		put("/jobs/j", map[string]any{
 			"jobType": "Command", "command": "forever ${{inputs.d}}", "environmentId": "azureml:e:1", "limits": map[string]any{"timeout": "PT1M"},
 			"inputs": map[string]any{
 				"d": map[string]any{"jobInputType": "uri_folder", "uri": "azureml:d:1"}, "n": map[string]any{"jobInputType": "literal", "value": "7"},
 				"w": map[string]any{"jobInputType": "uri_file", "uri": "https://example.org/x"},
+				"s": map[string]any{"jobInputType": "uri_file", "uri": "https://user:pass@example.org/x?sig=a%2Fb&v=1"},
+				"t": map[string]any{"jobInputType": "uri_file", "uri": "https://example.org/x?sig=a%2Fb", "mode": "Direct"},
+				"u": map[string]any{"jobInputType": "uri_folder", "uri": "azureml:signed:1"},
 			},
-			"outputs":              map[string]any{"o": map[string]any{"jobOutputType": "uri_folder"}, "p": map[string]any{"jobOutputType": "uri_folder", "uri": "azureml://datastores/workspaceblobstore/paths/out/${{name}}"}},
+			"outputs":              map[string]any{"o": map[string]any{"jobOutputType": "uri_folder"}, "q": map[string]any{"jobOutputType": "uri_folder", "uri": "https://a.blob.core.windows.net/c/${{name}}?sig=x"}, "p": map[string]any{"jobOutputType": "uri_folder", "uri": "azureml://datastores/workspaceblobstore/paths/out/${{name}}"}},
 			"environmentVariables": map[string]any{"A": 1, "B": true, "C": 1.5},
 		})
 		p.until("j", berth.Running)
@@ -371,6 +375,10 @@ func TestLaunch(t *testing.T) {
 			"data asset":  strings.Contains(l.Inputs["d"].URL, "/in/d?") && strings.Contains(l.Inputs["d"].URL, "sig="),
 			"literal":     l.Inputs["n"].Value == "7",
 			"web":         l.Inputs["w"].URL == "https://example.org/x",
+			"signed":      l.Inputs["s"].URL == "https://user:pass@example.org/x?sig=a%2Fb&v=1",
+			"direct":      l.Inputs["t"].URI == "https://example.org/x?sig=a%2Fb",
+			"of an asset": l.Inputs["u"].URL == "https://a.blob.core.windows.net/c/d?sig=secret",
+			"signed out":  l.Outputs["q"].URL == "https://a.blob.core.windows.net/c/j?sig=x",
 			"output":      strings.Contains(l.Outputs["o"].URL, "/azureml/j/o?"),
 			"output path": strings.Contains(l.Outputs["p"].URL, "/out/j?"),
 			"artifacts":   strings.Contains(l.Artifacts, "/ExperimentRun/dcid.j?"),

@@ -309,7 +309,10 @@ func (b builder) address(p locate.Place, perm string, write bool) (address, belo
 	if !b.admin {
 		below, err = b.cy.c.o.Locator.Allow.Permit(p, write)
 	}
-	return p.URL, below, err
+	if err == nil {
+		address, err = b.cy.c.o.Keys.OpenAddress(p.URL, p.User)
+	}
+	return address, below, err
 }
 
 // version is the version token of what lies at a place, empty where it has none. Logs, which grow
@@ -350,7 +353,7 @@ func (b builder) code(l *berth.Launch, id string) error {
 	if err != nil {
 		return err
 	}
-	if p == (locate.Place{}) {
+	if !p.Ours() && !p.Outside() && p.URL == "" {
 		return berth.Errorf(berth.Invalid, "code %s does not say where its files are", id)
 	}
 	if l.Code, l.CodeBelow, err = b.address(p, "rl", false); err != nil {
@@ -386,6 +389,9 @@ func (b builder) inputs(in map[string]berth.JobInput, props json.RawMessage) (ma
 			}
 			if err == nil {
 				x.Version, err = b.version(p)
+			}
+			if err == nil {
+				x.URI, err = b.cy.c.o.Keys.OpenAddress(i.URI, b.user)
 			}
 			if err != nil {
 				return nil, berth.Errorf(berth.CodeOf(err), "input %s: %w", name, err)
@@ -428,6 +434,9 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 			x.URL = x.Outside.At
 		default:
 			x.URL, x.Below, err = b.address(p, "rwld", true)
+		}
+		if err == nil {
+			x.URI, err = b.cy.c.o.Keys.OpenAddress(x.URI, b.user)
 		}
 		if err != nil {
 			return nil, berth.Errorf(berth.CodeOf(err), "output %s: %w", name, err)

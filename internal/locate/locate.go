@@ -27,6 +27,7 @@ type Place struct {
 	Name      string // a blob, or the prefix of a folder, without a trailing slash
 	URL       string // set when it is not ours: https, http, file, …
 	Datastore string // set when Name is in the storage elsewhere of this datastore
+	User      string // of a URL: who wrote it, for whom what opens it may be sealed
 	// Vouched says that the URL is that of an asset which an administrator registered.
 	Vouched bool
 }
@@ -118,7 +119,7 @@ func (l Locator) Resolve(tx *store.Tx, ws berth.Workspace, user, uri string) (Pl
 
 func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, user, uri string, depth int) (Place, error) {
 	if depth > 8 {
-		return Place{}, berth.Errorf(berth.Invalid, "%s: the references form a cycle", uri)
+		return Place{}, berth.Errorf(berth.Invalid, "%s: the references form a cycle", berth.CleanURL(uri))
 	}
 	if container, name, ok, err := l.BlobOfAny(tx, uri); err != nil || ok {
 		return Place{Container: container, Name: name}, err

@@ -66,10 +66,11 @@ func outside(d *store.Doc, path string) (Place, error) {
 // where the data of somebody who does not know of it comes from. An address with a query brings its
 // own signature.
 func elsewhere(tx *store.Tx, ws berth.Workspace, user, uri string) (Place, error) {
-	plain := Place{URL: uri}
+	plain := Place{URL: uri, User: user}
 	if !storage.Elsewhere(uri) && (strings.Contains(uri, "?") || !strings.HasPrefix(uri, "http")) {
 		return plain, nil
 	}
+	shown := berth.CleanURL(uri)
 	all, err := store.Derived(tx, ws.Key(), "datastores", readDatastores)
 	if err != nil {
 		return Place{}, err
@@ -94,14 +95,14 @@ func elsewhere(tx *store.Tx, ws berth.Workspace, user, uri string) (Place, error
 	switch {
 	case len(own) == 1:
 		if err := cleanPath(own[0].Name); err != nil {
-			return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+			return Place{}, berth.Errorf(berth.Invalid, "%s: %w", shown, err)
 		}
 		return own[0], nil
 	case len(own) > 1:
-		return Place{}, berth.Errorf(berth.Invalid, "%s is in several datastores, %s; name one of them, as in %s", uri, names(own), own[0].inDatastore())
+		return Place{}, berth.Errorf(berth.Invalid, "%s is in several datastores, %s; name one of them, as in %s", shown, names(own), own[0].inDatastore())
 	case len(others) > 0 && storage.Elsewhere(uri):
 		return Place{}, berth.Errorf(berth.Invalid, "%s is in no datastore of yours or of an administrator; to use datastore %s, which somebody else created, "+
-			"name it, as in %s", uri, others[0].Datastore, others[0].inDatastore())
+			"name it, as in %s", shown, others[0].Datastore, others[0].inDatastore())
 	}
 	return plain, nil
 }

@@ -273,7 +273,7 @@ func FindModel(tx *store.Tx, ws berth.Workspace, id string) (m Model, err error)
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return m, berth.Errorf(berth.Invalid, "model %s cannot be read: %w", id, err)
 	}
-	base := path.Base(strings.TrimRight(v.Properties.URI, "/"))
+	base := path.Base(strings.TrimRight(berth.CleanURL(v.Properties.URI), "/"))
 	if i := strings.LastIndexAny(base, ":\\"); i >= 0 {
 		base = base[i+1:]
 	}

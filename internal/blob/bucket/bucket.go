@@ -147,7 +147,7 @@ func (b *Bucket) send(ctx context.Context, method, u string) (*http.Response, er
 	}
 	res, err := b.http.Do(req)
 	if err != nil {
-		return nil, berth.Errorf(berth.Unavailable, "%s", strings.ReplaceAll(err.Error(), u, data.Clean(u))) // its signature is not for logs
+		return nil, berth.Errorf(berth.Unavailable, "%s", strings.ReplaceAll(err.Error(), u, berth.CleanURL(u))) // its signature is not for logs
 	}
 	return res, nil
 }

@@ -24,14 +24,14 @@ type folder struct {
 func parse(rawURL string) (folder, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return folder{}, berth.Errorf(berth.Invalid, "%s is not the URL of a folder", Clean(rawURL))
+		return folder{}, berth.Errorf(berth.Invalid, "%s is not the URL of a folder", berth.CleanURL(rawURL))
 	}
 	container, path, err := berth.BlobFolder(u)
 	if err != nil {
 		return folder{}, err
 	}
 	f := folder{query: u.RawQuery}
-	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + container}
+	base := url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/" + container}
 	f.base = base.String()
 	if p := strings.Trim(path, "/"); p != "" {
 		f.prefix = p + "/"
@@ -161,7 +161,7 @@ func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error
 func (c *Client) do(ctx context.Context, method, u string, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u, body)
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%s is not a URL", Clean(u))
+		return nil, berth.Errorf(berth.Invalid, "%s is not a URL", berth.CleanURL(u))
 	}
 	for k, v := range header {
 		req.Header[k] = v

@@ -77,13 +77,22 @@ func New(o Options) (*Client, error) {
 	if o.Socket != "" && o.Storage != "" {
 		root, err := url.Parse(o.Storage)
 		if err != nil {
-			return nil, berth.Errorf(berth.Invalid, "%s is not a storage URL", Clean(o.Storage))
+			return nil, berth.Errorf(berth.Invalid, "%s is not a storage URL", berth.CleanURL(o.Storage))
 		}
 		trusting = newNear(trusting, tr, *root, o.Socket)
 	}
 	return &Client{
-		http: &http.Client{Transport: trusting}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, page: maxPage, pause: 100 * time.Millisecond,
+		http: &http.Client{Transport: trusting, CheckRedirect: withoutReferer}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, page: maxPage, pause: 100 * time.Millisecond,
 	}, nil
+}
+
+// withoutReferer keeps an address that redirects, which may have a signature, from where it leads.
+func withoutReferer(r *http.Request, via []*http.Request) error {
+	r.Header.Del("Referer")
+	if len(via) >= 10 {
+		return errors.New("it redirects without end")
+	}
+	return nil
 }
 
 // Close lets idle connections go.
@@ -133,7 +142,7 @@ func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error
 		return describe("fetching", rawURL, err)
 	}
 	if n == 0 {
-		return berth.Errorf(berth.NotFound, "there is nothing at %s", Clean(rawURL))
+		return berth.Errorf(berth.NotFound, "there is nothing at %s", berth.CleanURL(rawURL))
 	}
 	return nil
 }
@@ -171,12 +180,6 @@ func LocalPath(rawURL string) (string, bool) {
 	return p, ok && err == nil
 }
 
-// Clean is a URL for people: without its signature.
-func Clean(rawURL string) string {
-	u, _, _ := strings.Cut(rawURL, "?")
-	return u
-}
-
 // trimSlash takes the slash off the end of a URL's path: outputs that are files are often written
 // down as folders are.
 func trimSlash(rawURL string) string {
@@ -196,7 +199,7 @@ func describe(doing, rawURL string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		code = berth.NotFound
 	}
-	return &berth.Error{Code: code, Msg: fmt.Sprintf("%s %s: %v", doing, Clean(rawURL), err), Err: err}
+	return &berth.Error{Code: code, Msg: fmt.Sprintf("%s %s: %v", doing, berth.CleanURL(rawURL), err), Err: err}
 }
 
 // copyTree copies a folder of this machine. A link that leads out of it is refused: whoever may

@@ -41,7 +41,7 @@ func (c *Client) Manifest(ctx context.Context, rawURL string, file bool) (text [
 		return nil
 	})
 	if berth.CodeOf(err) == berth.NotFound {
-		return nil, berth.Errorf(berth.NotFound, "there is nothing at %s", Clean(rawURL))
+		return nil, berth.Errorf(berth.NotFound, "there is nothing at %s", berth.CleanURL(rawURL))
 	}
 	return text, describe("asking what is in", rawURL, err)
 }
