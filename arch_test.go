@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -412,64 +411,5 @@ func TestSQLitePair(t *testing.T) {
 		if err != nil || strings.TrimSpace(string(out)) != version {
 			t.Errorf("%s is %s, want %s (%v)", module, bytes.TrimSpace(out), version, err)
 		}
-	}
-}
-
-// initLimit is how many allocations a package of ours may make before main runs: every command
-// waits for all of them. Allocations are counted because they are the same on every machine; two
-// hundred take less than fifty microseconds. What is needed by few commands is made when it is
-// first used (sync.OnceValue).
-const initLimit = 200
-
-// initBytes is how much memory they may take: each page of it is a page fault of every command.
-const initBytes = 24 << 10
-
-// initTotal is how many all packages may make, those of others too: what a dependency does before
-// main runs is part of its price.
-const initTotal = 2400
-
-// TestInitialisers counts with inittrace.
-func TestInitialisers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
-	program := filepath.Join(t.TempDir(), "berth")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/berth").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.Command(program, "version")
-	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	seen, total := 0, 0
-	for _, m := range regexp.MustCompile(`(?m)^init (\S+) @.* (\d+) bytes, (\d+) allocs$`).FindAllStringSubmatch(string(out), -1) {
-		size, err := strconv.Atoi(m[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		allocs, err := strconv.Atoi(m[3])
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += allocs
-		name, ours := rel(m[1])
-		if !ours {
-			continue
-		}
-		seen++
-		if allocs > initLimit {
-			t.Errorf("%s makes %d allocations before main runs; %d are allowed", name, allocs, initLimit)
-		}
-		if size > initBytes {
-			t.Errorf("%s allocates %d bytes before main runs; %d are allowed", name, size, initBytes)
-		}
-	}
-	if seen == 0 {
-		t.Fatal("inittrace says nothing of our packages")
-	}
-	if total > initTotal {
-		t.Errorf("all packages together make %d allocations before main runs; %d are allowed", total, initTotal)
 	}
 }
