@@ -122,7 +122,9 @@ func rewind(f *os.File) error {
 // get asks for a file, or a part of it, in a version. What is not known of that yet is taken from
 // the answer.
 func (c *Client) get(ctx context.Context, to address, v *version, h http.Header) (*http.Response, error) {
-	v.demand(h, c.compares)
+	if v.tag != "" && !c.compares {
+		h.Set("If-Match", v.tag)
+	}
 	u, err := to(ctx)
 	if err != nil {
 		return nil, err

@@ -46,31 +46,21 @@ func versionOf(res *http.Response) version {
 // known says whether an answer of another version can be told.
 func (v version) known() bool { return v.firm() || v.weak != "" }
 
-// firm says whether the storage itself refuses what is of another version.
+// firm says whether that is so of every answer with other content.
 func (v version) firm() bool { return v.tag != "" || v.since != "" }
 
-// demand has a request answered only with this version.
-func (v version) demand(h http.Header, compares bool) {
-	switch {
-	case v.tag != "" && !compares:
-		h.Set("If-Match", v.tag)
-	case v.tag == "" && v.since != "":
-		h.Set("If-Unmodified-Since", v.since)
-	}
-}
-
-// same says whether an answer is of this version, as far as both say: many servers answer without a
-// look at what was demanded.
+// same says whether an answer is of this version. Dates are compared here only: servers that know
+// fractions of a second refuse their own date in If-Unmodified-Since.
 func (v version) same(got version) bool {
 	switch {
 	case v.total != 0 && got.total != 0 && v.total != got.total:
 		return false
-	case v.tag != "":
+	case v.tag != "": // many servers answer without a look at If-Match
 		return got.tag == "" || got.tag == v.tag
-	case v.weak != "" && v.weak != got.weak:
-		return false
+	case v.weak != "":
+		return v.weak == got.weak && (v.since == "" || got.since == "" || v.since == got.since)
 	}
-	return v.since == "" || got.since == "" || v.since == got.since
+	return v.since == "" || v.since == got.since
 }
 
 // with is the version with what an answer says of it. A given tag is enough.

@@ -64,9 +64,12 @@ func (s *stranger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.dated {
 		at = time.Time{}
 	}
+	if r.Header.Get("If-Unmodified-Since") != "" { // the date has a fraction, which Last-Modified has not
+		w.WriteHeader(http.StatusPreconditionFailed)
+		return
+	}
 	if s.deaf {
 		r.Header.Del("If-Match")
-		r.Header.Del("If-Unmodified-Since")
 	}
 	if s.whole {
 		r.Header.Del("Range")
