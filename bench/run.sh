@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Benchmarks against real peers, ratios in one run.
-#   bench/run.sh [idle start list short cancel place cluster burst nodes watch log track track.push tree.code tree.data snapshot sweep.data batch big fuse flat
+#   bench/run.sh [idle start list short cancel place cluster burst nodes watch log track track.push tree.code tree.data snapshot sweep.data batch big fuse fuse.datastore flat
 #                 attached endpoints gateway flips score wake]
 #                         all, or those named
 #   bench/run.sh report   the table of docs/performance.md from the results

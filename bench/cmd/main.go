@@ -3,7 +3,7 @@
 // bench/out/results.jsonl.
 //
 //	bench [idle start list short cancel place cluster burst nodes watch log track track.push
-//	       tree.code tree.data snapshot sweep.data batch big fuse flat attached
+//	       tree.code tree.data snapshot sweep.data batch big fuse fuse.datastore flat attached
 //	       endpoints gateway flips score wake]
 //	              run all, or those named
 //	bench report  write the table of docs/performance.md from the results
@@ -61,6 +61,7 @@ var benchmarks = []struct {
 	{"batch", batch},
 	{"big", big},
 	{"fuse", fuse},
+	{"fuse.datastore", fuseDatastore},
 	{"flat", flat},
 	{"attached", attached},
 	{"endpoints", endpoints},

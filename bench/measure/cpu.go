@@ -147,6 +147,23 @@ func Memory(pid int) (rss, pss int64, err error) {
 	return rss, pss, nil
 }
 
+// Peak is the most memory that processes had so far, together.
+func Peak(pids ...int) (rss int64, err error) {
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return 0, err
+		}
+		_, after, _ := strings.Cut(string(b), "VmHWM:")
+		var kb int64
+		if _, err := fmt.Sscanf(after, "%d kB", &kb); err != nil {
+			return 0, err
+		}
+		rss += kb << 10
+	}
+	return rss, nil
+}
+
 // Find returns the processes whose arguments match.
 func Find(match func(args []string) bool) []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
