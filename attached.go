@@ -54,6 +54,15 @@ type AttachedMachine struct {
 	Slots   int       `json:"slots,omitempty"` // tasks at once
 }
 
+// ShareOfGPUs returns how many GPUs of a machine of several a job has that does not say how many it
+// needs: one that runs several jobs at once divides them. 0 is that it sees all.
+func ShareOfGPUs(gpus, slots int) int {
+	if slots > 1 && gpus > 0 {
+		return max(1, gpus/slots)
+	}
+	return 0
+}
+
 // Several reports whether the compute consists of several machines, each of which is a node.
 func (a *AttachedState) Several() bool { return a != nil && len(a.Machines) > 0 }
 

@@ -102,6 +102,17 @@ func ParseBytes(text string) (int64, error) {
 	return int64(f), nil
 }
 
+// TaskGPUs is Task.GPUs of the tasks of the job.
+func (n Needs) TaskGPUs() int {
+	switch n.GPUs {
+	case -1:
+		return 0
+	case 0:
+		return NoGPUs
+	}
+	return n.GPUs
+}
+
 // Limit adds what is needed to a launch that has what its node gives, and no more than that.
 func (n Needs) Limit(l *Launch) {
 	if n.CPUs > 0 && (l.CPUs == 0 || n.CPUs < l.CPUs) {

@@ -48,6 +48,7 @@ type Task struct {
 	// gives back it takes none of the slots, which are for jobs that end.
 	Serves bool `json:"serves,omitempty"`
 	Evict  bool `json:"evict,omitempty"` // it is being stopped for that reason
+	GPUs   int  `json:"gpus,omitempty"`  // it asks for; 0: it does not say, NoGPUs: none
 	Port   int  `json:"port,omitempty"`  // of the meeting point of its attempt
 	// Limit is how long it may run; 0 is no limit.
 	Limit   time.Duration `json:"limit,omitempty"`
@@ -64,6 +65,9 @@ type Task struct {
 	// replaced, not changed.
 	Services map[string]ServiceState `json:"services,omitempty"`
 }
+
+// NoGPUs is Task.GPUs of a task that wants none.
+const NoGPUs = -1
 
 // Gang names the attempt the task belongs to: the id of its first task.
 func (t *Task) Gang() string {

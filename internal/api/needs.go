@@ -63,6 +63,19 @@ func countGPUs(n int) string {
 
 func gib(n int64) string { return fmt.Sprintf("%.4g GiB", float64(n)/(1<<30)) }
 
+// largest is what a job can have on one of several machines: of each thing, what the machine with
+// most of it has. While one of them is yet to say what it has, that is not known.
+func largest(compute string, all []berth.AttachedMachine) room {
+	r := room{what: "the largest machine of compute " + compute, gpus: -1}
+	for _, m := range all {
+		if m.Memory == 0 {
+			return room{gpus: -1}
+		}
+		r.cpus, r.memory, r.gpus = max(r.cpus, m.CPUs), max(r.memory, m.Memory), max(r.gpus, m.GPUs)
+	}
+	return r
+}
+
 // room is what a node of a compute has.
 func (c jobCall) room(tx *store.Tx, name string) (room, error) {
 	if berth.IsLocal(name) {
@@ -86,7 +99,10 @@ func (c jobCall) room(tx *store.Tx, name string) (room, error) {
 	}
 	if v.Properties.Attached() {
 		a := st.Attached
-		if a.Unasked() || a.Several() || a.Queues || strings.EqualFold(v.Properties.ComputeType, "Kubernetes") {
+		if a.Several() {
+			return largest(d.Name, a.Machines), nil
+		}
+		if a.Unasked() || a.Queues || strings.EqualFold(v.Properties.ComputeType, "Kubernetes") {
 			return none, nil // its own scheduler knows
 		}
 		return room{"compute " + d.Name, a.CPUs, a.Memory, a.GPUs}, nil

@@ -148,6 +148,9 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 	if err := x.target(c, v, &s); err != nil {
 		return s, err
 	}
+	if needs, err := berth.NeedsOf(raw); err == nil {
+		s.Job.GPUs = needs.TaskGPUs()
+	}
 	switch err := checkNeeds(c, x.Tx, s.Pool.Name, raw); {
 	case berth.CodeOf(err) == berth.NotFound: // a pool that would be made
 	case berth.CodeOf(err) == berth.Invalid:

@@ -115,6 +115,7 @@ func (cy *cycle) step(j *jobWork) error {
 	}
 	for i := range s.Start {
 		t := s.Start[i]
+		t.GPUs = j.gpus()
 		t.Workspace, t.Job, t.User, t.Created = j.doc.Workspace, j.doc.Name, j.doc.CreatedBy, cy.now
 		t.State = berth.TaskWaiting
 		t.Times.Submitted = j.state.Times.Submitted
@@ -163,6 +164,15 @@ func (j *jobWork) limit() time.Duration {
 		return 0
 	}
 	return d + grace
+}
+
+// gpus is what a task of the job asks for. What cannot be read ends the job when it is launched.
+func (j *jobWork) gpus() int {
+	needs, err := berth.NeedsOf(j.props)
+	if err != nil {
+		return 0
+	}
+	return needs.TaskGPUs()
 }
 
 func (j *jobWork) task(id berth.TaskID) *berth.Task {

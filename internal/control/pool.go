@@ -50,7 +50,7 @@ type memory struct {
 
 // bounds is what keeps a pool from taking more. Reasons speak of it.
 type bounds struct {
-	max               int
+	max, gpus         int // gpus: of the node that has the most
 	down, short, bars string
 }
 
@@ -74,7 +74,8 @@ type poolSpec struct {
 type node struct {
 	berth.Node
 	used    int
-	edition int // of the pool that may change it
+	holders sched.Holders // of GPUs, of one of several machines
+	edition int           // of the pool that may change it
 }
 
 func newPool(key poolKey, name string) *pool {
@@ -141,16 +142,14 @@ func (cy *cycle) picture(p *pool) (picture.Pool, error) {
 		Held: p.held, Short: p.state.Short, Retry: p.retry,
 	}
 	for i, n := range p.nodes {
-		v.Nodes[i] = picture.Node{Node: &n.Node, Used: n.used}
+		v.Nodes[i] = picture.Node{Node: &n.Node, Used: n.used, Holders: n.holders}
 	}
 	v.Exhausted, _ = cy.state.exhausted.Get(p.key.workspace)
 	err := v.Bar(p.key.workspace, cy.limits(p))
 	// Replicas are first in line, and take slots of their own. Where a user is limited that may be
 	// the user of a replica, whose slot a job would get: then they wait for one as jobs do.
-	if more := p.queue.At(berth.ServePriority); more > 0 && p.single() && len(v.Bars) == 0 {
-		n := p.nodes[0].Node
-		n.Slots += more
-		v.Nodes[0].Node = &n
+	if p.single() && len(v.Bars) == 0 {
+		v.Replicas = p.queue.At(berth.ServePriority)
 	}
 	return v, err
 }
@@ -164,8 +163,13 @@ func (p *pool) wakeBy(at time.Time) {
 
 // occupy counts a task on its node.
 func (p *pool) occupy(t *berth.Task) {
-	if n := p.ownNode(t.Node); n != nil && !(t.Serves && p.single()) {
-		n.used++
+	if n := p.ownNode(t.Node); n != nil {
+		if !(t.Serves && p.single()) {
+			n.used++
+		}
+		if p.several() {
+			n.holders = n.holders.With(sched.GangOf(t))
+		}
 	}
 	if p.local {
 		p.localTasks[t.User]++
@@ -180,8 +184,11 @@ func (p *pool) occupy(t *berth.Task) {
 
 // vacate removes a task from its node.
 func (p *pool) vacate(t *berth.Task) {
-	if n := p.ownNode(t.Node); n != nil && !(t.Serves && p.single()) {
-		n.used--
+	if n := p.ownNode(t.Node); n != nil {
+		if !(t.Serves && p.single()) {
+			n.used--
+		}
+		n.holders = n.holders.Without(t.Gang())
 	}
 	if p.local && p.localTasks[t.User] <= 1 {
 		delete(p.localTasks, t.User)
@@ -234,7 +241,11 @@ func (p *pool) gangs() []sched.Running {
 // wait are renewed.
 func (cy *cycle) schedule(p *pool, v sched.Pool, fresh []string) []sched.Choice {
 	p.barred = len(v.Bars) > 0
-	if b := (bounds{v.Max, v.Down, v.Short, barReasons(v.Bars)}); b != p.lastBounds {
+	gpus := 0
+	for i := range v.Nodes {
+		gpus = max(gpus, v.Nodes[i].GPUs)
+	}
+	if b := (bounds{v.Max, gpus, v.Down, v.Short, barReasons(v.Bars)}); b != p.lastBounds {
 		p.lastBounds = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}

@@ -112,13 +112,17 @@ func (p *pool) setSlots(n int) { p.setMachines([]berth.Node{picture.Machine(p.na
 // setMachines makes the pool's nodes machines that nobody makes or gives back. What is on them
 // stays.
 func (p *pool) setMachines(all []berth.Node) {
-	used := map[string]int{}
+	was := map[string]*node{}
 	for _, n := range p.nodes {
-		used[n.Name] = n.used
+		was[n.Name] = n
 	}
 	p.spec.Max, p.spec.Slots, p.nodes = len(all), all[0].Slots, nil
-	for _, n := range all {
-		p.nodes = append(p.nodes, &node{Node: n, used: used[n.Name], edition: p.edition})
+	for _, v := range all {
+		n := &node{Node: v, edition: p.edition}
+		if old := was[n.Name]; old != nil {
+			n.used, n.holders = old.used, old.holders
+		}
+		p.nodes = append(p.nodes, n)
 	}
 }
 

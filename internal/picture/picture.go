@@ -42,6 +42,7 @@ type Pool struct {
 	// What only the control loop knows; plans and explanations have the zero values:
 
 	Overcommit int       // tasks that its target keeps in line, beside those in slots
+	Replicas   int       // tasks that are first in line, and take slots of their own on its first node
 	Retry      time.Time // no node is requested before
 	Clearing   bool      // an isolated node waits for the machine to be empty
 }
@@ -49,7 +50,8 @@ type Pool struct {
 // Node is a node with the number of tasks on it.
 type Node struct {
 	*berth.Node
-	Used int
+	Used    int
+	Holders sched.Holders // those that may have GPUs of one of several machines
 }
 
 // Type is what kind of pool it is.
@@ -93,7 +95,7 @@ func (p *Pool) Down() (kind, why string) {
 func (p *Pool) Sched() sched.Pool {
 	out := sched.Pool{
 		Name: p.Name, Max: p.Max, Spread: p.Spread, Ahead: p.Overcommit, Held: p.Held, Short: p.Short, Bars: p.Bars,
-		Preempt: !p.Single(), Nodes: make([]sched.Node, len(p.Nodes)),
+		Preempt: !p.Single(), GPUs: p.Several(), Nodes: make([]sched.Node, len(p.Nodes)),
 	}
 	_, out.Down = p.Down()
 	if p.Single() {
@@ -104,9 +106,16 @@ func (p *Pool) Sched() sched.Pool {
 	}
 	for i, n := range p.Nodes {
 		out.Nodes[i] = sched.Node{Name: n.Name, Slots: max(1, n.Slots), Used: n.Used, Ready: n.Usable()}
+		if out.GPUs {
+			has := len(n.GPUs)
+			out.Nodes[i].GPUs, out.Nodes[i].Share, out.Nodes[i].Holders = has, berth.ShareOfGPUs(has, n.Slots), n.Holders
+		}
 		if n.State == berth.NodePreparing {
 			out.Starting++
 		}
+	}
+	if p.Replicas > 0 {
+		out.Nodes[0].Slots += p.Replicas
 	}
 	return out
 }
@@ -170,6 +179,9 @@ func Machines(name string, st berth.ComputeState) []berth.Node {
 	var out []berth.Node
 	for _, m := range st.Attached.Machines {
 		n := Machine(m.Name, m.Slots)
+		for i := range m.GPUs {
+			n.GPUs = append(n.GPUs, i)
+		}
 		if m.Away != "" {
 			n.State, n.Why = berth.NodeUnusable, m.Away
 		}

@@ -117,8 +117,12 @@ func (r *Reader) gangs(p *Read) error {
 		case !p.Has(t, r.Workspace):
 		case t.State != berth.TaskWaiting:
 			placed = append(placed, t)
-			if i := slices.IndexFunc(p.Nodes, func(n Node) bool { return n.Name == node(t) }); i >= 0 && !(t.Serves && p.Single()) {
+			i := slices.IndexFunc(p.Nodes, func(n Node) bool { return n.Name == node(t) })
+			if i >= 0 && !(t.Serves && p.Single()) {
 				p.Nodes[i].Used++
+			}
+			if i >= 0 && p.Several() {
+				p.Nodes[i].Holders = p.Nodes[i].Holders.With(sched.GangOf(t))
 			}
 		case !waiting[t.Gang()]:
 			waiting[t.Gang()] = true

@@ -45,6 +45,7 @@ type Job struct {
 	Nodes      int
 	Priority   int
 	Spot       bool
+	GPUs       int           // on each node, as berth.Task.GPUs
 	Timeout    time.Duration // 0 is none
 }
 
@@ -118,6 +119,7 @@ func gang(nodes int, p Pool) string {
 func start(s Snapshot, p *berth.Plan) {
 	v := view(s.Pool, &sched.Gang{
 		ID: ours, Name: s.Job.Name, Nodes: p.Nodes, User: s.Job.User, Priority: s.Job.Priority, Spot: s.Job.Spot, Limit: s.Job.Timeout,
+		GPUs: s.Job.GPUs,
 	}, s.Now)
 	p.Start.Ahead = v.queue.AheadOf(ours, v.pool.Held)
 	choice := v.choose(ours, s.Now)
@@ -146,7 +148,7 @@ func start(s Snapshot, p *berth.Plan) {
 			p.Limits = append(p.Limits, berth.PlanLimit{Kind: berth.LimitQuota, Whose: s.Pool.Name, Why: bar.Why})
 			break // when the user's other jobs end nobody knows here: they may be anywhere
 		}
-		p.Limits = append(p.Limits, v.limit(s.Pool))
+		p.Limits = append(p.Limits, v.limit(s.Pool, choice.Why))
 		p.Start.At, p.Start.Basis = v.simulate(s.Pool.Expect, ours, s.Now)
 	}
 	if refused { // by a budget that others hold for the moment

@@ -104,8 +104,8 @@ func (w *poolView) grown(id string, now time.Time) (boot int, ok bool) {
 	return 0, false
 }
 
-// limit is what keeps the pool from having a place for one job more.
-func (w *poolView) limit(p Pool) berth.PlanLimit {
+// limit is what keeps the pool from having a place for one job more, which waits for a reason.
+func (w *poolView) limit(p Pool, why string) berth.PlanLimit {
 	alive := 0
 	for _, n := range p.Nodes {
 		if n.Usable() || n.State == berth.NodePreparing {
@@ -113,6 +113,8 @@ func (w *poolView) limit(p Pool) berth.PlanLimit {
 		}
 	}
 	switch {
+	case p.Several():
+		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: why}
 	case p.Single():
 		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: fmt.Sprintf("all %d slots of %s are in use", p.Nodes[0].Slots, p.machine())}
 	case p.Type() == picture.Instance:
@@ -163,7 +165,9 @@ func (w *poolView) simulate(expect map[string]Expect, id string, now time.Time) 
 			sim.running = append(sim.running, sched.Running{Gang: g, On: c.Nodes, Since: at})
 			held[g.User] += len(c.Nodes)
 			for _, n := range c.Nodes {
-				p.Nodes[where[n]].Used++
+				node := &p.Nodes[where[n]]
+				node.Used++
+				node.Holders = node.Holders.With(g)
 			}
 		}
 		ended, when, ok := sim.next(at)
@@ -176,6 +180,7 @@ func (w *poolView) simulate(expect map[string]Expect, id string, now time.Time) 
 			for _, n := range r.On {
 				if i, ok := where[n]; ok {
 					p.Nodes[i].Used--
+					p.Nodes[i].Holders = p.Nodes[i].Holders.Without(r.ID)
 				}
 			}
 		}

@@ -45,7 +45,8 @@ func (s *round) survey() {
 // that will be enough. Where it will, the gang's share is taken out of the outlook.
 func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 	o := &s.outlook
-	if o.over {
+	if o.over || s.gpus != nil { // nobody knows when a GPU is free
+		o.over = true
 		return "", nil, false
 	}
 	if o.stale {
@@ -244,8 +245,11 @@ func (s *round) avail() int {
 
 // fill places a gang that comes after the head if that does not make the head wait longer.
 func (s *round) fill(g *Gang) bool {
-	if g.Nodes > s.avail() {
+	if g.Nodes > s.seats(g) {
 		return false
+	}
+	if s.gpus != nil {
+		return s.fillGPUs(g)
 	}
 	if s.keep == nil {
 		s.keep = s.reserve()

@@ -11,6 +11,7 @@ import (
 func GangOf(t *berth.Task) Gang {
 	return Gang{
 		ID: t.Gang(), Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: t.ID.Place(), Spot: t.Spot, Limit: t.Limit,
+		GPUs: t.GPUs,
 	}
 }
 

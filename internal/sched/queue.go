@@ -20,6 +20,7 @@ type Gang struct {
 	Priority int   // higher goes first
 	Seq      int64 // order of submission: smaller goes first among equals
 	Spot     bool  // may be stopped for work of higher priority
+	GPUs     int   // on each node, as berth.Task.GPUs; counts where Pool.GPUs is set
 	// Limit is how long it can run at most; 0 when nobody knows.
 	Limit time.Duration
 }

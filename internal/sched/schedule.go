@@ -28,6 +28,9 @@ type Pool struct {
 	// can come, up to Max.
 	Short   string
 	Preempt bool // gangs on Spot may be stopped for gangs of higher priority
+	// GPUs says that nodes give gangs the GPUs that these ask for. It is for machines that nobody
+	// makes, of which nothing is stopped and nothing is known of when it ends: see gpu.go.
+	GPUs bool
 	// Bars limits users: those who are not in it have no end.
 	Bars map[string]Bar
 }
@@ -50,6 +53,10 @@ type Node struct {
 	Slots, Used int // tasks at once, and now
 	// Ready is false for a node that takes nothing: it starts, leaves or cannot be used.
 	Ready bool
+	// GPUs is how many it has, Share how many of them a gang has that does not say, and Holders
+	// the gangs that have some, where Pool.GPUs is set.
+	GPUs, Share int
+	Holders     Holders
 }
 
 // Running is a gang that has its nodes.
@@ -108,7 +115,7 @@ func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time
 			s.passed++
 			s.wait(g, why)
 		case why != "":
-		case s.head == nil && g.Nodes <= s.stock.len():
+		case s.head == nil && g.Nodes <= s.seats(g):
 			s.place(g)
 			s.count(g)
 			c.took()
@@ -139,6 +146,7 @@ type round struct {
 	slots int      // of the largest node
 	stock stock    // ready nodes with a free slot
 	where map[string]int32
+	gpus  []gpus // of each node; nil unless Pool.GPUs is set
 
 	waits  []waiting
 	passed int            // gangs that were passed over because they are stuck
@@ -151,7 +159,7 @@ type round struct {
 	// said holds sentences that many share.
 	said struct {
 		placed, line, full string
-		stuck              map[int]string // by the nodes of the gang
+		stuck              map[[2]int]string // by the nodes and GPUs of the gang
 	}
 }
 
@@ -178,10 +186,16 @@ func (s *round) open() {
 		}
 	}
 	s.stock.order()
+	s.openGPUs()
 }
 
 // place gives a gang the nodes that come first; there are enough.
 func (s *round) place(g *Gang) {
+	if s.gpus != nil {
+		on := s.seat(g, func(int32) bool { return true })
+		s.out = append(s.out, Choice{Gang: g.ID, Nodes: on, Why: s.placed(g, on)})
+		return
+	}
 	on := s.room(g.Nodes)
 	if g.Nodes == 1 {
 		on[0] = s.pool.Nodes[s.stock.one()].Name
@@ -223,6 +237,10 @@ func (s *round) stuck(g *Gang) string {
 		return s.never(g)
 	case g.Nodes > s.ready+s.pool.Starting && s.pool.Short != "":
 		return s.bounded(g)
+	case s.gpus != nil:
+		if why := s.unfit(g); why != "" {
+			return why
+		}
 	}
 	if bar, ok := s.pool.Bars[g.User]; ok && g.Nodes > bar.Nodes-s.given[g.User] {
 		return bar.Why
@@ -269,7 +287,7 @@ func (s *round) block(g *Gang) (soon bool) {
 func (s *round) explain() {
 	for _, w := range s.waits {
 		switch c := &s.out[w.out]; {
-		case w.gang != s.head && len(c.Preempt) == 0 && w.gang.Nodes <= s.avail():
+		case w.gang != s.head && len(c.Preempt) == 0 && w.gang.Nodes <= s.seats(w.gang):
 			c.Why = fmt.Sprintf("job %s goes first: it %s", s.head.name(), s.asks(s.head))
 		case c.Why == "":
 			c.Why = s.lacking(w.gang)

@@ -15,6 +15,8 @@ func (s *round) placed(g *Gang, on []string) string {
 			s.said.placed = "placed on " + s.pool.Name + ": a slot was free"
 		}
 		return s.said.placed
+	case g.Nodes == 1 && s.gpus != nil && g.GPUs > 0:
+		return fmt.Sprintf("placed on %s: a slot and %s were free", on[0], count(g.GPUs, "GPU"))
 	case g.Nodes == 1:
 		return "placed on " + on[0] + ": a slot was free"
 	}
@@ -59,15 +61,16 @@ func (s *round) bounded(g *Gang) string {
 	})
 }
 
-// once makes a sentence that depends on nothing but how many nodes a gang needs.
+// once makes a sentence that depends on nothing but how many nodes and GPUs a gang needs.
 func (s *round) once(g *Gang, say func() string) string {
-	why, ok := s.said.stuck[g.Nodes]
+	key := [2]int{g.Nodes, g.GPUs}
+	why, ok := s.said.stuck[key]
 	if !ok {
 		if s.said.stuck == nil {
-			s.said.stuck = map[int]string{}
+			s.said.stuck = map[[2]int]string{}
 		}
 		why = say()
-		s.said.stuck[g.Nodes] = why
+		s.said.stuck[key] = why
 	}
 	return why
 }
@@ -111,6 +114,8 @@ func (s *round) asks(g *Gang) string {
 		return s.full()
 	case free == 0:
 		return fmt.Sprintf("needs %d nodes at once, and %s", g.Nodes, s.full())
+	case s.gpus != nil && s.seats(g) < free:
+		return s.lackGPUs(g)
 	case s.slots > 1 && free == 1:
 		return fmt.Sprintf("needs %d nodes at once, 1 has a free slot", g.Nodes)
 	case s.slots > 1:

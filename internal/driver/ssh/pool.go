@@ -352,15 +352,11 @@ func (p *Pool) Start(ctx context.Context, l berth.Launch) (driver.Handle, error)
 	return poolHandle(m.name, h), err
 }
 
-// share is how many GPUs a job has that does not say how many it needs, 0 for all: a machine that
-// runs several jobs at once divides them.
+// share is how many GPUs a job has that does not say how many it needs, 0 for all.
 func (p *Pool) share(m *member) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := slots(p.jobs, m.info); n > 1 && m.info.GPUs > 0 {
-		return max(1, m.info.GPUs/n)
-	}
-	return 0
+	return berth.ShareOfGPUs(m.info.GPUs, slots(p.jobs, m.info))
 }
 
 func (p *Pool) awayOf(m *member) string {
