@@ -91,6 +91,10 @@ const ExitNoRoom = 98
 // a queueing system gave it, and could not.
 const ExitNoStep = 94
 
+// ExitAway is the exit code of a process that was to run one of several tasks and could not ask its
+// server which. Nothing has run of what it may have been given meanwhile.
+const ExitAway = 93
+
 // Exit says how a task ended.
 type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known

@@ -142,6 +142,10 @@ func exitOf(r *record, j job) *berth.Exit {
 		e.Code = -1
 	}
 	job := "Slurm's job " + r.Job
+	if why := unrun(r, j); why != "" {
+		e.Code, e.Cause, e.Reason = -1, "evicted", job+" "+why+", and nothing of its task had run"
+		return e
+	}
 	if j.state == "CANCELLED" && j.restarts > 0 {
 		e.Cause, e.Reason = "lost", strings.TrimSpace("its node "+cmp.Or(j.node, r.Node))+" did not answer when Slurm gave it job "+r.Job
 		if r.unasked() {
@@ -192,4 +196,24 @@ func exitOf(r *record, j job) *berth.Exit {
 		e.Cause, e.Reason = "lost", job+" ended as "+j.state
 	}
 	return e
+}
+
+// unrun is how a job ended of whose task nothing has run, so that it can start again; empty where
+// that is not known, or would be so again. Whoever asks for the task later is not given it.
+func unrun(r *record, j job) string {
+	switch {
+	case j.state == "FAILED" && j.code == berth.ExitAway && r.array != nil && r.array.Turns:
+		return strings.TrimRight("gave up waiting for the server on node "+cmp.Or(j.node, r.Node), " ")
+	case !r.unasked():
+		return ""
+	}
+	switch j.state {
+	case "TIMEOUT":
+		return "used up its time limit before it could ask the server"
+	case "NODE_FAIL", "BOOT_FAIL":
+		return strings.TrimRight("was on node "+cmp.Or(j.node, r.Node), " ") + ", which failed"
+	case "":
+		return "is not known to Slurm any more, which has no accounts of it"
+	}
+	return ""
 }

@@ -134,6 +134,9 @@ func (d *Driver) nextTurn(a *array, ask berth.Turn) (int, error) {
 	d.widenLater(a)
 	last, had := t.task[job]
 	if had && (ask.Ended == nil || *ask.Ended != last) {
+		if r := d.records[a.Tasks[last]]; r == nil || r.array != a || r.Exit != nil {
+			return berth.NoTurn, nil // it counts as ended, and may have begun anew
+		}
 		return last, nil // it has asked before, and did not hear the answer
 	}
 	if had {

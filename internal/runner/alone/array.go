@@ -23,6 +23,8 @@ type array struct {
 	dir    string
 	origin runner.Origin
 	log    *slog.Logger
+
+	patience patience // the usual where it is zero
 }
 
 // run runs tasks until the server has none for this process, one has failed, or the process is to
@@ -38,11 +40,17 @@ func (a array) run(ctx context.Context) int {
 		return a.broken(err)
 	}
 	defer w.close()
+	if a.patience == (patience{}) {
+		a.patience = newPatience(first.Home.URL, a.log)
+	}
 	ask := berth.Turn{Array: a.name, Runner: a.index}
 	for {
-		n, err := w.turn(ctx, runner.Task{ID: first.Task, Token: first.Home.Token}, ask)
+		n, err := w.turn(ctx, runner.Task{ID: first.Task, Token: first.Home.Token}, ask, a.patience)
 		if errors.Is(err, errHurried) || err == nil && n != berth.NoTurn && w.asked.ended.Load() {
 			return 128 + int(syscall.SIGTERM)
+		}
+		if berth.CodeOf(err) == berth.Unavailable {
+			return berth.ExitAway
 		}
 		if err != nil {
 			return a.broken(err)
@@ -70,12 +78,21 @@ func (a array) run(ctx context.Context) int {
 		case err != nil:
 			return a.broken(err)
 		case !exit.OK() || !told || w.asked.ended.Load():
-			return code(exit)
+			return ofCommand(code(exit))
 		case !alone:
 			return 0 // what the task left running ends with the job, and not beside the next task
 		}
 		ask.Ended = &n
 	}
+}
+
+// ofCommand is the exit code of a process whose command had one. Those that could be taken for
+// ExitAway, also by accounts that take 128 off, would have what has run start again.
+func ofCommand(code int) int {
+	if code%128 == berth.ExitAway {
+		return 1
+	}
+	return code
 }
 
 func (a array) broken(err error) int {
@@ -88,14 +105,16 @@ func (a array) broken(err error) int {
 // well.
 var errHurried = errors.New("the process is to end")
 
-// turn asks for the next task until the server answers, for as long as it would be told of an end.
-func (w *worker) turn(ctx context.Context, t runner.Task, ask berth.Turn) (int, error) {
+// turn asks for the next task until the server answers. The error is Unavailable when it has not
+// for too long.
+func (w *worker) turn(ctx context.Context, t runner.Task, ask berth.Turn, p patience) (int, error) {
 	const least = 20 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, lastReport)
+	ctx, cancel := context.WithTimeout(ctx, p.left())
 	defer cancel()
 	for wait := least; ; wait = min(2*wait, 10*time.Second) {
 		n, err := w.home.Turn(ctx, t, ask)
 		if berth.CodeOf(err) != berth.Unavailable {
+			p.answered()
 			return n, err
 		}
 		select {
@@ -103,6 +122,7 @@ func (w *worker) turn(ctx context.Context, t runner.Task, ask berth.Turn) (int, 
 		case <-w.asked.hurry:
 			return berth.NoTurn, errHurried
 		case <-ctx.Done():
+			p.over()
 			return n, err
 		}
 	}
