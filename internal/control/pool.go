@@ -46,6 +46,8 @@ type memory struct {
 	exclusiveSince time.Time // when that began
 	fails          int       // resizes that failed in a row
 	retry          time.Time // nothing is asked of the provider before
+	// unneeded is since when nobody needs nodes that are yet to come. It is replaced, not changed.
+	unneeded map[string]time.Time
 }
 
 // bounds is what keeps a pool from taking more. Reasons speak of it.
@@ -139,7 +141,7 @@ func (p *pool) node(name string) *node {
 func (cy *cycle) picture(p *pool) (picture.Pool, error) {
 	v := picture.Pool{
 		Name: p.name, Owner: p.spec.owner, PoolSpec: p.spec.PoolSpec, State: p.state, Nodes: make([]picture.Node, len(p.nodes)),
-		Held: p.held, Short: p.state.Short, Retry: p.retry,
+		Held: p.held, Short: p.state.Short, Retry: p.retry, Unneeded: p.unneeded,
 	}
 	for i, n := range p.nodes {
 		v.Nodes[i] = picture.Node{Node: &n.Node, Used: n.used, Holders: n.holders}

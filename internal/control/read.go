@@ -39,6 +39,9 @@ func (c *Control) readState(tx *store.Tx, old *state) (*state, error) {
 		if q := s.pool(k); q != nil {
 			q.memory = p.memory
 			berth.Shift(s.shifted-old.shifted, &q.exclusiveSince, &q.retry)
+			if s.shifted != old.shifted {
+				q.unneeded = nil // their time begins anew
+			}
 		}
 	}
 	return s, readTasks(tx, s, old.placed)

@@ -48,6 +48,7 @@ func (cy *cycle) resize(p *pool) error {
 		}
 	}
 	p.wake = d.Wake
+	cy.noteUnneeded(p, d.Unneeded)
 	if d.Target <= p.spec.Min {
 		cy.chargeIdleToOwner(p)
 	}
@@ -67,6 +68,24 @@ func (cy *cycle) resize(p *pool) error {
 		return err
 	}
 	return cy.finishDelete(p)
+}
+
+// noteUnneeded notes which nodes that are yet to come nobody needs, and has the pool looked at
+// again when that has been so for long.
+func (cy *cycle) noteUnneeded(p *pool, names []string) {
+	was := p.unneeded
+	p.unneeded = nil
+	for _, name := range names {
+		since, known := was[name]
+		if !known {
+			since = cy.now
+			p.wakeBy(cy.now.Add(p.spec.Idle))
+		}
+		if p.unneeded == nil {
+			p.unneeded = make(map[string]time.Time, len(names))
+		}
+		p.unneeded[name] = since
+	}
 }
 
 // decideSize asks the autoscaler how many nodes a cluster should have, within what budgets, limits

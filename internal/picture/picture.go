@@ -45,6 +45,8 @@ type Pool struct {
 	Replicas   int       // tasks that are first in line, and take slots of their own on its first node
 	Retry      time.Time // no node is requested before
 	Clearing   bool      // an isolated node waits for the machine to be empty
+	// Unneeded is since when nobody needs nodes that are yet to come.
+	Unneeded map[string]time.Time
 }
 
 // Node is a node with the number of tasks on it.
@@ -136,6 +138,9 @@ func (p *Pool) Scale(q *sched.Queue) scale.Pool {
 		v := scale.Node{
 			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.Used, Since: n.IdleSince,
 			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
+		}
+		if v.Starting {
+			v.Since = p.Unneeded[n.Name]
 		}
 		if title := cost.Charged(p.Exhausted, n.User); title != "" {
 			v.Unpaid = title + " is used up"

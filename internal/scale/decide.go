@@ -17,9 +17,9 @@ import (
 // A node is given back when it has been idle for Idle and neither Min nor a waiting task needs it,
 // the one that has been idle longest first. One that nobody pays for any more goes before those,
 // and at once. A busy node never is, whatever the clock says. A starting node that nobody needs any
-// more is left to come, and its idle time begins then: work that comes and goes must not make nodes
-// come and go. With an idle time of 0 it goes as soon as nothing waits. Above Max, idle and
-// starting nodes go at once.
+// more is named, and given back when that has been so for Idle: work that comes and goes must not
+// make nodes come and go, and a provider may take for ever to make one. With an idle time of 0 it
+// goes as soon as nothing waits. Above Max, idle and starting nodes go at once.
 func Decide(p Pool, now time.Time) Decision {
 	s := survey(p)
 	if p.Hold != "" {
@@ -171,15 +171,37 @@ func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 		d.Wake = next
 	}
 	s.alive -= n
-	if idle > 0 || w.all.tasks > 0 {
+	if idle > 0 {
+		s.unneeded(now, idle, d, min(len(s.starting)-max(0, need-len(s.idle)), s.alive-least))
 		return
 	}
-	if n = min(s.alive-least, len(s.starting)); n > 0 {
+	if n = min(s.alive-least, len(s.starting)); n > 0 && w.all.tasks == 0 {
 		for _, node := range s.starting[len(s.starting)-n:] {
 			d.Remove = append(d.Remove, node.Name)
 		}
 		s.because = append(s.because, fmt.Sprintf("nothing waits for %s that had not started yet", nodes(n)))
 		s.alive -= n
+	}
+}
+
+// unneeded names so many starting nodes, the last asked for, and gives back those that nobody has
+// needed for too long.
+func (s *state) unneeded(now time.Time, idle time.Duration, d *Decision, n int) {
+	gone := 0
+	for _, node := range s.starting[len(s.starting)-max(0, n):] {
+		d.Unneeded = append(d.Unneeded, node.Name)
+		switch at := node.Since.Add(idle); {
+		case node.Since.IsZero():
+		case expired(node, idle, now):
+			d.Remove = append(d.Remove, node.Name)
+			gone++
+		case d.Wake.IsZero() || at.Before(d.Wake):
+			d.Wake = at
+		}
+	}
+	if gone > 0 {
+		s.alive -= gone
+		s.because = append(s.because, fmt.Sprintf("nothing has waited for %s, not started yet, for %s", nodes(gone), idle))
 	}
 }
 

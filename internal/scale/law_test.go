@@ -31,6 +31,9 @@ func drawPool(t *rapid.T) scale.Pool {
 			n.Since = noon.Add(-24 * time.Hour) // of no meaning
 		case 3, 4:
 			n.Starting = true
+			if s := rapid.IntRange(-100, 900).Draw(t, "unneeded since"); s > 0 {
+				n.Since = noon.Add(-time.Duration(s) * time.Second)
+			}
 		case 5:
 			n.Evicted, n.Busy = true, rapid.IntRange(0, p.Slots).Draw(t, "lost")
 		case 6: // the clock was set back
@@ -129,7 +132,7 @@ func TestLaws(t *testing.T) {
 			node := p.Nodes[i]
 			idle := noon.Sub(node.Since)
 			tooLong := !node.Starting && (node.Unpaid != "" || idle >= p.Idle || idle < -p.Idle)
-			unwanted := node.Starting && p.Idle == 0 && wanted == 0
+			unwanted := node.Starting && (p.Idle == 0 && wanted == 0 || p.Idle > 0 && !node.Since.IsZero() && idle >= p.Idle && slices.Contains(d.Unneeded, name))
 			if !tooLong && !unwanted && p.Hold == "" && n <= p.Max {
 				t.Fatalf("removes %+v after %v", node, idle)
 			}
@@ -199,6 +202,11 @@ func enough(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	if less := apply(p, scale.Decision{Add: d.Add - 1}); d.Add > 0 && d.Target > least {
 		if s, n := room(less); s >= tasks && n >= largest {
 			t.Fatalf("asks for more than it needs: %+v", d)
+		}
+	}
+	if without := apply(after, scale.Decision{Remove: d.Unneeded}); len(d.Unneeded) > 0 {
+		if s, n := room(without); s < tasks || n < largest || alive(without) < least {
+			t.Fatalf("somebody needs one of %v: %+v", d.Unneeded, d)
 		}
 	}
 	if tasks == 0 && d.Target > max(before, least) {

@@ -31,8 +31,10 @@ type Node struct {
 	// Starting is a node that was asked for and is not there yet. A node that is leaving is not
 	// listed.
 	Starting bool
-	Busy     int       // tasks on it
-	Since    time.Time // idle since, when Busy is 0 and it is not Starting
+	Busy     int // tasks on it
+	// Since is since when it is idle or, of one that is Starting, since when nobody needs it, zero
+	// where that is not known.
+	Since time.Time
 	// Unpaid is why it goes as soon as it is idle and not needed, whatever Idle says: a budget that
 	// paid for it is used up.
 	Unpaid string
@@ -44,6 +46,8 @@ type Node struct {
 type Decision struct {
 	Add    int      // nodes to ask for
 	Remove []string // nodes to give back; idle or starting ones only
+	// Unneeded are the starting nodes that nobody needs now, those in Remove too.
+	Unneeded []string
 	// Target is how many nodes there are once this is done.
 	Target int
 	// Why is the reason of a change, one true sentence; empty when nothing changes.

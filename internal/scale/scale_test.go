@@ -101,9 +101,16 @@ func TestScenarios(t *testing.T) {
 			scale.Decision{Remove: []string{"i0", "s0"}, Why: "1 node idle, and the cluster keeps none idle, and nothing waits for 1 node that had not started yet: 2 -> 0 nodes"},
 		},
 		{
-			"what starts for nobody is let come",
+			"what starts for nobody is let come, for a while",
 			scale.Pool{Max: 4, Idle: limit, Nodes: starting(2)},
-			scale.Decision{Target: 2},
+			scale.Decision{Unneeded: []string{"s0", "s1"}, Target: 2},
+		},
+		{
+			"what starts for nobody for long goes, the last asked for first",
+			scale.Pool{Max: 4, Idle: limit, Sizes: map[int]int{1: 1}, Nodes: some(scale.Node{Starting: true, Since: noon.Add(-limit)}, 3)},
+			scale.Decision{
+				Remove: []string{"s1", "s2"}, Unneeded: []string{"s1", "s2"}, Target: 1, Why: "nothing has waited for 2 nodes, not started yet, for 2m0s: 3 -> 1 node",
+			},
 		},
 		{
 			"a clock that jumps a day takes nothing that is busy",
