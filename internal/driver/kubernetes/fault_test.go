@@ -111,14 +111,49 @@ func evicted(t *testing.T) {
 // podItself: what a task sees: the variables of its image, shared memory, no account of the
 // cluster, and nothing of its launch.
 func podItself(t *testing.T) {
+	for _, properties := range [][]string{nil, {`"tunnel":"never"`}} { // brought by an init container, and by its own
+		ctx := timed(t)
+		f := open(t, properties...)
+		l := f.launch(1, `echo $FROM_IMAGE $MINE; df -k /dev/shm | tail -n 1 | awk '{print $2}'; ls /var/run/secrets 2>/dev/null; ls /berth-launch 2>/dev/null; cat /berth-launch/..data/.* 2>/dev/null; ls /berth/task/launch.json 2>/dev/null; env | grep -i -e token -e launch; tr '\0' '\n' </proc/1/environ | grep -i launch; umask`)
+		l.Env, l.ShmSize = map[string]string{"MINE": "too"}, "32m"
+		f.start(ctx, t, l)
+		f.until(ctx, t, func(o driver.Observed) bool { return o.State == berth.TaskDone })
+		if got := f.log(l); got != "yes too\n32768\n0022\n" {
+			t.Errorf("%v: it sees %q", properties, got)
+		}
+	}
+}
+
+// ownBringing: the first pod of an image shows that pods reach the server; those after it have one
+// container, until one of them does not reach it: it never ran, and the next is helped.
+func ownBringing(t *testing.T) {
 	ctx := timed(t)
 	f := open(t)
-	l := f.launch(1, `echo $FROM_IMAGE $MINE; df -k /dev/shm | tail -n 1 | awk '{print $2}'; ls /var/run/secrets 2>/dev/null; ls /berth-launch 2>/dev/null; ls /berth/task/launch.json 2>/dev/null; env | grep -i token`)
-	l.Env, l.ShmSize = map[string]string{"MINE": "too"}, "32m"
-	f.start(ctx, t, l)
-	f.until(ctx, t, func(o driver.Observed) bool { return o.State == berth.TaskDone })
-	if got := f.log(l); got != "yes too\n32768\n" {
-		t.Errorf("it sees %q", got)
+	run := func(n int, home string) (*berth.Exit, string) {
+		l := f.launch(n, "exit 3")
+		l.Home.URL = home
+		h := f.start(ctx, t, l)
+		e := f.until(ctx, t, func(o driver.Observed) bool { return o.State == berth.TaskDone }).Exit
+		init, err := cluster.Kubectl("get", "pods", "-n", f.space, "-o", "jsonpath={.items[0].spec.initContainers[*].name}")
+		if err != nil {
+			t.Fatal(init)
+		}
+		if err := f.d.Remove(ctx, h); err != nil {
+			t.Fatal(err)
+		}
+		return e, init
+	}
+	if e, init := run(1, f.api.URL); e.Code != 3 || init == "" {
+		t.Errorf("the first pod: exit %+v, init container %q", e, init)
+	}
+	if e, init := run(2, f.api.URL); e.Code != 3 || init != "" {
+		t.Errorf("the second pod: exit %+v, init container %q", e, init)
+	}
+	if e, init := run(3, "https://127.0.0.1:9"); e.Cause != "evicted" || !strings.Contains(e.Reason, "pods have to reach the server") || init != "" {
+		t.Errorf("a pod that does not reach the server: exit %+v, init container %q", e, init)
+	}
+	if e, init := run(4, "https://127.0.0.1:9"); e.Code != 3 || init == "" {
+		t.Errorf("the one after it: exit %+v, init container %q", e, init)
 	}
 }
 

@@ -51,7 +51,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	}
 	return &Driver{
 		c: c, log: c.Log, site: s, dir: dir.Open(c.Dir), stuck: map[string]time.Time{}, routes: routes{pods: map[driver.Handle]*pod{}},
-		tunnels: tunnels{kept: map[string]context.CancelFunc{}, seen: map[string]time.Time{}, told: make(chan struct{}, 1)},
+		tunnels: tunnels{reached: map[string]bool{}, kept: map[string]context.CancelFunc{}, seen: map[string]time.Time{}, told: make(chan struct{}, 1)},
 	}, nil
 }
 

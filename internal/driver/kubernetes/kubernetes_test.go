@@ -81,6 +81,7 @@ func TestOnCluster(t *testing.T) {
 		{name: "JobDeleted", run: jobDeleted},
 		{name: "Evicted", run: evicted},
 		{name: "Pod", run: podItself},
+		{name: "OwnBringing", run: ownBringing},
 		{name: "Queue", run: queue},
 		{name: "ServerNotReached", run: serverNotReached},
 		{name: "Tunnel", run: tunnel},

@@ -41,6 +41,9 @@ const uploadTime = 30 * time.Second
 
 type object = map[string]any
 
+// runTask is the command of a task.
+var runTask = []string{workDir + "/program", "_task", "--dir", workDir + "/task", "--container"}
+
 // jobOf is the Job of a task, or of a gang. compute is the value of its label, and hash that of the
 // program.
 func jobOf(s site, all []berth.Launch, name, compute, hash string) (object, error) {
@@ -61,6 +64,9 @@ func jobOf(s site, all []berth.Launch, name, compute, hash string) (object, erro
 	pod, err := podOf(s, t, l, image, name, hash)
 	if err != nil {
 		return nil, err
+	}
+	if s.alone {
+		bringItself(pod, name)
 	}
 	labels, notes := object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"}, object{taskAnnotation: string(l.Task)}
 	spec := object{
@@ -95,7 +101,7 @@ func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (
 	}
 	work := object{"name": "work", "mountPath": workDir}
 	task := object{
-		"name": mainName, "image": image, "command": []string{workDir + "/program", "_task", "--dir", workDir + "/task", "--container"},
+		"name": mainName, "image": image, "command": runTask,
 		"volumeMounts": []object{work, {"name": "shm", "mountPath": "/dev/shm"}},
 	}
 	if l.Serves { // the secret of the replica is asked for of everybody who connects
@@ -166,11 +172,9 @@ func resources(t instanceType, l berth.Launch) object {
 // secretOf is the Secret with the launches of a Job, by their index. The cluster deletes it with
 // its owner.
 func secretOf(all []berth.Launch, name, compute, uid string) (object, error) {
-	data, size := object{}, 0
+	data, size := object{readyKey: ""}, 0
 	for i, l := range all {
-		// The container is the image: nothing of it is left to prepare but packages.
-		l.Environment.Image = ""
-		b, err := json.Marshal(l)
+		b, err := launchText(l)
 		if err != nil {
 			return nil, err
 		}
@@ -183,6 +187,13 @@ func secretOf(all []berth.Launch, name, compute, uid string) (object, error) {
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
 		"metadata": owned(name, compute, uid), "data": data,
 	}, nil
+}
+
+// launchText is a launch as its pod gets it.
+func launchText(l berth.Launch) ([]byte, error) {
+	// The container is the image: nothing of it is left to prepare but packages.
+	l.Environment.Image = ""
+	return json.Marshal(l)
 }
 
 // owned is the metadata of what the cluster deletes with a Job.
@@ -206,47 +217,3 @@ func shmSize(s string) (string, error) {
 	}
 	return m[1] + map[string]string{"k": "Ki", "m": "Mi", "g": "Gi"}[m[2]], nil
 }
-
-// initScript brings the program and the launch into the pod; its arguments are the address, the
-// hash, the way and the name of the file for the launch. Whom the program comes from does not
-// matter, because its hash is checked, and nothing secret is sent: so the certificate is not
-// checked, which some programs cannot do. Where the server cannot be reached, the driver brings the
-// program through the API server, see tunnel.go. The container of the task may have another user.
-// All messages go to one stream, because the order of lines on two is lost on the way, and the last
-// one is the reason.
-const initScript = `
-exec 2>&1
-cd ` + workDir + ` || exit 1
-umask 000
-mkdir task || exit 1
-fetch() {
-  command -v curl && curl -fsSk --connect-timeout 5 -o program "$1" && return
-  command -v wget && wget -q -T 20 --no-check-certificate -O program "$1" && return
-  command -v python3 && python3 -c 'import ssl, sys, shutil, urllib.request as u
-shutil.copyfileobj(u.urlopen(sys.argv[1], timeout=20, context=ssl._create_unverified_context()), open("program", "wb"))' "$1"
-}
-why="the program could not be fetched from $1: pods have to reach the server at this address (advertise in berth.yaml)"
-waits="1 2 0"
-if [ "$3" = ` + wayDirect + ` ]; then waits="1 2 3 5 8 13 0"; fi
-if [ "$3" != ` + wayTunnel + ` ]; then
-  command -v curl || command -v wget || command -v python3 || { waits=; why="the image has none of curl, wget and python3 to fetch the program with; set runnerImage of the compute to one that has"; }
-  for wait in $waits; do
-    fetch "$1" && : >` + hereFile + ` && break
-    sleep $wait
-  done
-fi
-if [ ! -e ` + hereFile + ` ]; then
-  [ "$3" != ` + wayDirect + ` ] || { echo "$why"; exit 1; }
-  echo ` + tunnelAddress + ` >task/tunnel
-  : >` + wantedFile + `
-  left=180
-  while [ ! -e ` + hereFile + ` ]; do
-    left=$((left-1))
-    [ $left != 0 ] || { echo "$why, or the server has to reach them through the API server of the cluster, which it did not"; exit 1; }
-    sleep 1
-  done
-fi
-command -v sha256sum || { echo "the image has no sha256sum to check the program with; set runnerImage of the compute to one that has"; exit 1; }
-echo "$2  program" | sha256sum -c >/dev/null || { echo "the program fetched from $1 is not that of the server"; exit 1; }
-chmod 755 program && file=task/${4:-` + launchKey + `} && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} $file && chmod 666 $file
-`

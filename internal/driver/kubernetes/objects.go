@@ -46,7 +46,11 @@ type job struct {
 type pod struct {
 	Metadata meta `json:"metadata"`
 	Spec     struct {
-		NodeName string `json:"nodeName"`
+		NodeName   string `json:"nodeName"`
+		Containers []struct {
+			Name  string `json:"name"`
+			Image string `json:"image"`
+		} `json:"containers"`
 	} `json:"spec"`
 	Status struct {
 		Phase                 string            `json:"phase"`

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -54,7 +55,7 @@ func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals
 	if p != nil {
 		o.Node = p.Spec.NodeName
 	}
-	if exit := exitOf(j, p); exit != nil {
+	if exit := cmp.Or(d.learn(j, p), exitOf(j, p)); exit != nil {
 		o.State, o.Exit, o.Final = berth.TaskDone, exit, j.size() == 1 // in a gang, the reason may be another's
 		return o
 	}
@@ -206,8 +207,11 @@ func podExit(p *pod) *berth.Exit {
 	}
 	for _, s := range p.Status.InitContainerStatuses {
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
-			return &berth.Exit{Code: -1, Cause: "staging", Reason: "the runner could not be brought into the pod on node " + node + ": " + lastLine(t)}
+			return &berth.Exit{Code: -1, Cause: "staging", Reason: notBroughtTo(p, lastLine(t))}
 		}
+	}
+	if why := unbrought(p); why != "" {
+		return &berth.Exit{Code: -1, Cause: "staging", Reason: notBroughtTo(p, why)}
 	}
 	for _, s := range p.Status.ContainerStatuses {
 		t := s.State.Terminated

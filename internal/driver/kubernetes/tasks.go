@@ -47,7 +47,7 @@ func (d *Driver) start(ctx context.Context, all []berth.Launch) (name string, er
 	}
 	name = driver.Key(compute, string(all[0].Task))
 	all = addressed(all, name)
-	s = d.way(s)
+	s = d.alone(d.way(s), all)
 	manifest, err := jobOf(s, all, name, compute, hash)
 	if err != nil {
 		return "", err

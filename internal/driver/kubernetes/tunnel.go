@@ -47,12 +47,14 @@ const slowInit = 3 * time.Second
 
 // tunnels are those that the driver keeps.
 type tunnels struct {
-	mu     sync.Mutex
-	needed string                        // why pods of this cluster need them; empty while none did
-	kept   map[string]context.CancelFunc // by pod, that are looked after
-	seen   map[string]time.Time          // by pod, since when its init container runs
-	told   chan struct{}                 // fires when needed is new
-	group  sync.WaitGroup
+	mu      sync.Mutex
+	needed  string                        // why pods of this cluster need them; empty while none did
+	reached map[string]bool               // images from which a pod has reached the server by itself
+	doubted bool                          // a pod did not, although one before it had
+	kept    map[string]context.CancelFunc // by pod, that are looked after
+	seen    map[string]time.Time          // by pod, since when its init container runs
+	told    chan struct{}                 // fires when needed is new
+	group   sync.WaitGroup
 }
 
 // way is how pods are to reach the server, before one has tried.

@@ -1,0 +1,49 @@
+package kubernetes
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// TestAlone: a pod has one container where it is known to reach the server, and can do what the
+// init container would.
+func TestAlone(t *testing.T) {
+	opened, err := Open(driver.Config{
+		Name: "k8s", Dir: t.TempDir(), Properties: []byte(`{}`),
+		Dial: func(context.Context) (net.Conn, error) { return nil, net.ErrClosed },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := opened.(*Driver)
+	d.tunnels.reached["known"] = true
+	one := []berth.Launch{{Command: "true"}}
+	for _, x := range []struct {
+		name string
+		s    site
+		all  []berth.Launch
+		want bool
+	}{
+		{"nothing is known", site{Image: "other"}, one, false},
+		{"an image that has reached it", site{Image: "known"}, one, true},
+		{"the environment's image", site{Image: "other"}, []berth.Launch{{Environment: berth.LaunchEnv{Image: "known"}}}, true},
+		{"no tunnels", site{Image: "other", Tunnel: "never"}, one, true},
+		{"always a tunnel", site{Image: "known", Tunnel: "always"}, one, false},
+		{"an image for the runner", site{Image: "known", RunnerImage: "curl"}, one, false},
+		{"a gang", site{Image: "known"}, append(one, one...), false},
+		{"a long launch", site{Image: "known"}, []berth.Launch{{Command: strings.Repeat("x", maxVariable)}}, false},
+	} {
+		if got := d.alone(d.way(x.s), x.all); got.alone != x.want || !x.want && got.Tunnel != x.s.Tunnel {
+			t.Errorf("%s: %+v", x.name, got)
+		}
+	}
+	d.tunnels.need("they do not reach it")
+	if got := d.alone(d.way(site{Image: "known"}), one); got.alone || got.way() != wayTunnel {
+		t.Errorf("when pods need tunnels: %+v", got)
+	}
+}
