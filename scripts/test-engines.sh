@@ -38,7 +38,7 @@ suite() { go test -tags engines -timeout 20m -count=1 -parallel 8 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./e2e/samples ./bench/peer ./internal/store
 suite -run 'FirstHour|Terminal|Notebook' ./e2e/first # on a real terminal, and in a real browser
 suite ./e2e/acme # Pebble is built from its module once
-# Kubernetes is built from its modules once, outside the tree: minutes the first time.
+# Kubernetes, KWOK and Kueue are built from their modules once, outside the tree: minutes the first time.
 ./e2e/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
 suite ./internal/driver/slurm ./internal/driver/kubernetes
 suite ./e2e/conformance

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds hyperkube (etcd + every Kubernetes component + kubectl in one binary) and KWOK into BINDIR.
+# Builds hyperkube (etcd + every Kubernetes component + kubectl in one binary), KWOK and Kueue into BINDIR.
 # usage: build.sh BINDIR         FORCE=1 builds even when nothing changed
 # A stamp of all inputs and the Go version decides: same stamp = nothing to do, so a CI that caches
 # BINDIR pays for the build only when a version changes. GOCACHE, GOMODCACHE and -p (JOBS) are the caller's.
@@ -30,4 +30,15 @@ if want kwok "$st"; then
   cd "$S/kwok"
   "$S/retry.sh" go build -trimpath -ldflags "-s -w" -o "$B/kwok.new" sigs.k8s.io/kwok/cmd/kwok
   mv "$B/kwok.new" "$B/kwok"; echo "$st" >"$B/kwok.stamp"
+fi
+
+st=$(stamp kueue/go.mod kueue/go.sum)
+if want kueue "$st"; then
+  cd "$S/kueue"
+  "$S/retry.sh" go build -trimpath -ldflags "-s -w" -o "$B/kueue.new" sigs.k8s.io/kueue/cmd/kueue
+  # What its installation applies is in the module too.
+  D=$(go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)/config/components
+  rm -rf "$B/kueue.d"; mkdir "$B/kueue.d"
+  cat "$D"/crd/bases/*.yaml >"$B/kueue.d/crds.yaml"; cat "$D"/webhook/manifests.yaml >"$B/kueue.d/webhooks.yaml"
+  mv "$B/kueue.new" "$B/kueue"; echo "$st" >"$B/kueue.stamp"
 fi

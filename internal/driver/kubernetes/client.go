@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -35,6 +36,9 @@ type client struct {
 	http      *http.Client
 	upgrades  *http.Transport // of connections that become streams, which HTTP/2 cannot
 	namespace string
+
+	mu    sync.Mutex
+	kueue string // version of Kueue's objects, once it was asked for
 }
 
 // newClient makes a client of a cluster.

@@ -97,7 +97,7 @@ func (p *pod) index() int {
 
 // lookAtGang is the states of the tasks of a gang. A task whose pod has not ended when the Job has,
 // or was never made, ended because of the others.
-func (d *Driver) lookAtGang(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]string) []driver.Observed {
+func (d *Driver) lookAtGang(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]refused) []driver.Observed {
 	var ids []berth.TaskID
 	_ = json.Unmarshal([]byte(j.Metadata.Annotations[gangAnnotation]), &ids) // one that was tampered with has no tasks
 	gone := removed(j)

@@ -87,10 +87,10 @@ func TestOnCluster(t *testing.T) {
 		{name: "Tunnel", run: tunnel},
 		{name: "NoTunnel", run: noTunnel},
 		{name: "Dial", run: dialPod},
-		{name: "QueueReason", run: queueReason},
 		{name: "NodeLost", run: nodeLost, alone: true},
 		{name: "APIServerAway", run: apiServerAway, alone: true},
 		{name: "Scale", run: scale, alone: true},
+		{name: "Kueue", run: realKueue, alone: true},
 	}
 	t.Run("Together", func(t *testing.T) { // a pod takes seconds, but little work
 		for _, x := range tests {

@@ -18,7 +18,6 @@ const (
 	computeLabel   = "berth/compute"
 	taskAnnotation = "berth/task"
 	stopAnnotation = "berth/stop"
-	queueLabel     = "kueue.x-k8s.io/queue-name"
 )
 
 // Names in a pod.

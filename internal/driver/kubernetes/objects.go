@@ -34,6 +34,7 @@ type job struct {
 	Spec     struct {
 		Suspend     bool `json:"suspend"`
 		Completions int  `json:"completions"`
+		Parallelism *int `json:"parallelism"`
 	} `json:"spec"`
 	Status struct {
 		Conditions  []condition `json:"conditions"`
@@ -89,27 +90,6 @@ type event struct {
 	Reason         string               `json:"reason"`
 	Message        string               `json:"message"`
 	LastTimestamp  time.Time            `json:"lastTimestamp"`
-}
-
-// workload is what Kueue makes of a Job.
-type workload struct {
-	Metadata struct {
-		Labels          map[string]string
-		OwnerReferences []struct{ Kind, UID string }
-	} `json:"metadata"`
-	Status struct {
-		Conditions []condition `json:"conditions"`
-	} `json:"status"`
-}
-
-// job is the uid of the workload's Job.
-func (w *workload) job() string {
-	for _, o := range w.Metadata.OwnerReferences {
-		if o.Kind == "Job" {
-			return o.UID
-		}
-	}
-	return w.Metadata.Labels["kueue.x-k8s.io/job-uid"]
 }
 
 type node struct {

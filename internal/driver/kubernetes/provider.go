@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -94,13 +95,7 @@ func (d *Driver) MadeNodes(ctx context.Context, cluster string) ([]driver.MadeNo
 	if err != nil {
 		return nil, err
 	}
-	var refused map[string]string
-	refusals := func() map[string]string {
-		if refused == nil {
-			refused = c.refusals(ctx, s.QueueName)
-		}
-		return refused
-	}
+	refusals := sync.OnceValue(func() map[string]refused { return c.refusals(ctx, s.QueueName) })
 	var out []driver.MadeNode
 	for i := range jobs {
 		j := &jobs[i]
@@ -114,7 +109,7 @@ func (d *Driver) MadeNodes(ctx context.Context, cluster string) ([]driver.MadeNo
 }
 
 // madeNode is what is known of a node by its Job and its pod, nil when there is none.
-func madeNode(name string, j *job, p *pod, refusals func() map[string]string) driver.MadeNode {
+func madeNode(name string, j *job, p *pod, refusals func() map[string]refused) driver.MadeNode {
 	n := driver.MadeNode{Name: name}
 	if exit := exitOf(j, p); exit != nil {
 		n.Gone, n.Taken, n.Why = true, exit.Cause == "evicted", cmp.Or(exit.Reason, "its pod has ended")

@@ -56,7 +56,7 @@ func TestNodeOfSize(t *testing.T) {
 // TestMadeNode: a node is there when its pod runs, waits with the cluster's reason, and is gone
 // when its pod is.
 func TestMadeNode(t *testing.T) {
-	none := func() map[string]string { return nil }
+	none := func() map[string]refused { return nil }
 	for want, text := range map[string]string{
 		"":                     `{"status":{"phase":"Running","podIP":"10.0.0.1"},"spec":{"nodeName":"m"}}`,
 		"Insufficient cpu":     `{"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"0/3 nodes: Insufficient cpu"}]}}`,

@@ -29,7 +29,7 @@ var rules = []rule{
 var moreRules = []rule{
 	{"", "pods/exec", []string{"get", "create"}},
 	{"", "pods/portforward", []string{"get", "create"}},
-	{"kueue.x-k8s.io", "workloads", []string{"list"}}, // why Kueue lets a job wait
+	{kueueGroup, "workloads", []string{"list"}}, // why Kueue lets a job wait
 }
 
 // mayAll refuses an account that may not do all that the driver needs.

@@ -40,7 +40,7 @@ const imageCause = "environment"
 
 // look is the states of the tasks of a Job, of which there are several for a gang, by the newest of
 // its pods. refusals are the reasons of [client.refusals].
-func (d *Driver) look(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]string) []driver.Observed {
+func (d *Driver) look(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]refused) []driver.Observed {
 	if j.size() == 1 {
 		o := d.lookAt(ctx, c, j, pods[0], refusals)
 		o.Task, o.Handle = berth.TaskID(j.Metadata.Annotations[taskAnnotation]), handle(j.Metadata.Name)
@@ -50,10 +50,14 @@ func (d *Driver) look(ctx context.Context, c *client, j *job, pods map[int]*pod,
 }
 
 // lookAt is the state of a task by its Job and its pod, nil when there is none.
-func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]string) driver.Observed {
+func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]refused) driver.Observed {
 	o := driver.Observed{State: berth.TaskPlaced}
 	if p != nil {
 		o.Node = p.Spec.NodeName
+	}
+	if d.takeBack(ctx, c, j, p, refusals) {
+		o.State = berth.TaskEnding
+		return o
 	}
 	if exit := cmp.Or(d.learn(j, p), exitOf(j, p)); exit != nil {
 		o.State, o.Exit, o.Final = berth.TaskDone, exit, j.size() == 1 // in a gang, the reason may be another's
@@ -143,17 +147,17 @@ func said(w *waiting) string {
 }
 
 // whyNoPod is the reason why a Job has no pod.
-func whyNoPod(j *job, refusals func() map[string]string) string {
+func whyNoPod(j *job, refusals func() map[string]refused) string {
 	if j.Spec.Suspend {
 		if queue := j.Metadata.Labels[queueLabel]; queue != "" {
-			if why := refusals()[j.Metadata.UID]; why != "" {
+			if why := refusals()[j.Metadata.UID].why; why != "" {
 				return "Kueue has not let it start from queue " + queue + ": " + why
 			}
 			return "Kueue has not let it start from queue " + queue
 		}
 		return "its Job is suspended"
 	}
-	if why := refusals()[j.Metadata.UID]; why != "" {
+	if why := refusals()[j.Metadata.UID].why; why != "" {
 		return "Kubernetes cannot make its pod: " + why
 	}
 	return "Kubernetes has not made its pod yet"
@@ -176,8 +180,8 @@ func exitOf(j *job, p *pod) *berth.Exit {
 	switch {
 	case p != nil && !p.over():
 		return nil // even where the Job has given it up
-	case stop != nil && (p != nil || suspended || over(j)):
-		return stop.exit()
+	case stop != nil && (p != nil || suspended || over(j) || j.Spec.Parallelism != nil && *j.Spec.Parallelism == 0):
+		return stop.exit() // Kueue lets start again what asks for nothing
 	case p != nil:
 		return podExit(p)
 	case over(j):

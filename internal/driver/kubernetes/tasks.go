@@ -17,11 +17,8 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// Groups of objects.
-const (
-	batch = "batch/v1"
-	kueue = "kueue.x-k8s.io/v1beta1"
-)
+// batch is the group of Jobs.
+const batch = "batch/v1"
 
 // Start is [driver.Driver.Start]. The cluster refuses a second Job of the same name.
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
@@ -183,7 +180,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 			pods[name] = again[name]
 		}
 	}
-	refusals := sync.OnceValue(func() map[string]string { return c.refusals(ctx, s.QueueName) })
+	refusals := sync.OnceValue(func() map[string]refused { return c.refusals(ctx, s.QueueName) })
 	all := make([]driver.Observed, 0, len(jobs))
 	for i := range jobs {
 		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name], refusals)...)
@@ -241,12 +238,25 @@ func (d *Driver) forget(pods map[string]map[int]*pod) {
 	maps.DeleteFunc(d.stuck, func(uid string, _ time.Time) bool { return !there[uid] })
 }
 
+// refused is why a Job has no pods.
+type refused struct {
+	why     string
+	evicted bool // it had them, and Kueue took their place back
+}
+
 // refusals are the reasons why Jobs could not have their pods, by the Job's uid. They are hints: an
 // account that may not read them goes without.
-func (c *client) refusals(ctx context.Context, queue string) map[string]string {
-	out := map[string]string{}
+func (c *client) refusals(ctx context.Context, queue string) map[string]refused {
+	out := map[string]refused{}
 	if queue != "" {
-		c.queued(ctx, out)
+		all, _ := c.workloads(ctx)
+		for _, w := range all {
+			if why := w.evicted(); why != "" {
+				out[w.job()] = refused{why: why, evicted: true}
+			} else if why := w.waits(); why != "" {
+				out[w.job()] = refused{why: why}
+			}
+		}
 	}
 	events, err := list[event](ctx, c, c.in("", "events", ""), "", "involvedObject.kind=Job,reason=FailedCreate")
 	if err != nil {
@@ -254,25 +264,9 @@ func (c *client) refusals(ctx context.Context, queue string) map[string]string {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.LastTimestamp.Compare(b.LastTimestamp) })
 	for _, e := range events {
-		out[e.InvolvedObject.UID] = e.Message
+		out[e.InvolvedObject.UID] = refused{why: e.Message, evicted: out[e.InvolvedObject.UID].evicted}
 	}
 	return out
-}
-
-// queued adds why Kueue has not let Jobs start: what it says of their quota, or of their admission.
-func (c *client) queued(ctx context.Context, out map[string]string) {
-	all, err := list[workload](ctx, c, c.in(kueue, "workloads", ""), "", "")
-	if err != nil {
-		return
-	}
-	for _, w := range all {
-		for _, x := range w.Status.Conditions {
-			if (x.Type == "QuotaReserved" || x.Type == "Admitted") && x.Status == "False" && x.Message != "" {
-				out[w.job()] = x.Message
-				break
-			}
-		}
-	}
 }
 
 // stopped is why a Job is ended, as it is kept in its annotation.
@@ -397,7 +391,7 @@ func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 		return err
 	}
 	j := &jobs[0]
-	for _, o := range d.look(ctx, c, j, pods[name], func() map[string]string { return nil }) {
+	for _, o := range d.look(ctx, c, j, pods[name], func() map[string]refused { return nil }) {
 		if o.State != berth.TaskDone {
 			return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
 		}

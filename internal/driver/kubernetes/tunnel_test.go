@@ -121,29 +121,3 @@ func dialPod(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// queueReason: what Kueue says of a Job that it lets wait is shown. Its objects are made here as
-// Kueue makes them.
-func queueReason(t *testing.T) {
-	ctx := timed(t)
-	f := open(t, `"queueName":"research"`)
-	cluster.Apply(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: workloads.kueue.x-k8s.io},
-spec: {group: kueue.x-k8s.io, scope: Namespaced, names: {plural: workloads, singular: workload, kind: Workload, listKind: WorkloadList},
-versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`)
-	if out, err := cluster.Kubectl("wait", "--for=condition=Established", "crd/workloads.kueue.x-k8s.io", "--timeout=60s"); err != nil {
-		t.Fatal(out)
-	}
-	h := f.start(ctx, t, f.launch(1, "true"))
-	f.says(ctx, t, "from queue research")
-	uid, err := cluster.Kubectl("get", "jobs", "-n", f.space, "-o", "jsonpath={.items[0].metadata.uid}")
-	if err != nil {
-		t.Fatal(uid)
-	}
-	cluster.Apply(t, `{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {name: job-x, namespace: `+f.space+`, labels: {kueue.x-k8s.io/job-uid: `+uid+`}},
-status: {conditions: [{type: QuotaReserved, status: "False", reason: Pending, message: "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed"}]}}`)
-	f.says(ctx, t, "from queue research: couldn't assign flavors to pod set main: insufficient unused quota for cpu")
-	if err := f.d.Stop(ctx, h, driver.Stop{}); err != nil {
-		t.Fatal(err)
-	}
-	f.ends(ctx, t, "canceled", "")
-}

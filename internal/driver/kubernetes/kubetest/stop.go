@@ -33,7 +33,7 @@ func (c *Cluster) Stop(t testing.TB) {
 			_, _ = c.ctr("tasks", "rm", "-f", id)
 		}
 	}
-	for _, name := range []string{"kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "containerd"} {
+	for _, name := range []string{"kueue", "kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "containerd"} {
 		c.end(name)
 	}
 	if c.names != nil {
