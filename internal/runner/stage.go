@@ -78,7 +78,7 @@ func (t *task) stage(ctx context.Context) error {
 						err = t.roomy(ctx, func() error { return t.fetch(ctx, client, in, value, &total) })
 					}
 					if berth.CodeOf(err) == berth.NotFound && in.Outside == nil && in.URI != "" { // as its user knows it
-						err = berth.Errorf(berth.NotFound, "there is nothing at %s", data.Clean(in.URI))
+						err = berth.Errorf(berth.NotFound, "there is nothing at %s", berth.CleanURL(in.URI))
 					}
 					if err != nil {
 						return fmt.Errorf("input %s: %w", name, err)
