@@ -149,5 +149,5 @@ func (t *task) streamOutside(name string, in berth.LaunchInput, o *data.Outside,
 	for i, f := range p.Files {
 		files[i] = stream.File{Path: f.Path, Size: f.Size}
 	}
-	t.addStream(name, in, files, o.Reader(list).ReadAt, why)
+	t.addStream(name, in, files, o.Reader(list).Read, why)
 }

@@ -98,7 +98,7 @@ func (t *task) streamOurs(ctx context.Context, c *data.Client, name string, in b
 	if tr.Single {
 		files[0].Path = baseName(in.URL)
 	}
-	t.objects(t.addStream(name, in, files, c.Reader(in.URL, tr).ReadAt, why), tr)
+	t.objects(t.addStream(name, in, files, c.Reader(in.URL, tr).Read, why), tr)
 	return true, nil
 }
 

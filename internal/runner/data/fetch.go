@@ -78,8 +78,9 @@ func fixed(u string) address { return func(context.Context) (string, error) { re
 // that is given, as far as one is.
 func (c *Client) stream(ctx context.Context, to address, v version, w *os.File, size int64) (int64, error) {
 	var at int64
+	held := &pin{v: v}
 	err := c.retry(ctx, func() error {
-		if at > 0 && !v.known() {
+		if at > 0 && !held.version().known() {
 			if err := errors.Join(w.Truncate(0), rewind(w)); err != nil {
 				return err
 			}
@@ -89,7 +90,7 @@ func (c *Client) stream(ctx context.Context, to address, v version, w *os.File, 
 		if at > 0 {
 			h.Set("Range", fmt.Sprintf("bytes=%d-", at))
 		}
-		res, err := c.get(ctx, to, &v, h)
+		res, err := c.get(ctx, to, held, h)
 		if err != nil {
 			return err
 		}
@@ -119,9 +120,9 @@ func rewind(f *os.File) error {
 	return err
 }
 
-// get asks for a file, or a part of it, in a version. What is not known of that yet is taken from
-// the answer.
-func (c *Client) get(ctx context.Context, to address, v *version, h http.Header) (*http.Response, error) {
+// get asks for a file, or a part of it, in the version that is held.
+func (c *Client) get(ctx context.Context, to address, held *pin, h http.Header) (*http.Response, error) {
+	v := held.version()
 	if v.tag != "" && !c.compares {
 		h.Set("If-Match", v.tag)
 	}
@@ -134,11 +135,13 @@ func (c *Client) get(ctx context.Context, to address, v *version, h http.Header)
 		return nil, err
 	}
 	got := versionOf(res)
-	if !v.same(got) || c.compares && v.tag != "" && got.tag == "" {
-		res.Body.Close()
-		return nil, errChanged
+	if err = held.hold(got); err == nil && c.compares && v.tag != "" && got.tag == "" {
+		err = errChanged
 	}
-	*v = v.with(got)
+	if err != nil {
+		res.Body.Close()
+		return nil, err
+	}
 	return res, nil
 }
 
@@ -157,20 +160,19 @@ func (c *Client) pieces(ctx context.Context, to address, v version, f *os.File, 
 		return err
 	}
 	v.total = size
-	held := pin{v: v}
+	held := &pin{v: v}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(c.parallel/4, 2))
 	for at := int64(0); at < size && gctx.Err() == nil; at += c.piece {
 		end := min(at+c.piece, size)
 		g.Go(func() error {
-			got, err := c.part(gctx, to, held.version(), f, at, end)
-			if err != nil {
+			if err := c.part(gctx, to, held, fileSink{f}, at, end); err != nil {
 				return err
 			}
-			if !got.firm() {
+			if !held.version().firm() {
 				return errLoose
 			}
-			return held.hold(got)
+			return nil
 		})
 	}
 	err := g.Wait()
@@ -182,15 +184,27 @@ func (c *Client) pieces(ctx context.Context, to address, v version, f *os.File, 
 	return err
 }
 
+// sink takes parts of a file.
+type sink interface {
+	// take reads what belongs from at to end.
+	take(r io.Reader, at, end int64) (int64, error)
+}
+
+type fileSink struct{ f *os.File }
+
+func (s fileSink) take(r io.Reader, at, end int64) (int64, error) {
+	return io.Copy(io.NewOffsetWriter(s.f, at), io.LimitReader(r, end-at))
+}
+
 // part reads the bytes of a file from at to end, to the same place in w, and goes on where it was
-// cut, or begins again as stream does. It returns the version of what was read.
-func (c *Client) part(ctx context.Context, to address, v version, w io.WriterAt, from, end int64) (version, error) {
+// cut, or begins again as stream does.
+func (c *Client) part(ctx context.Context, to address, held *pin, w sink, from, end int64) error {
 	at := from
-	err := c.retry(ctx, func() error {
-		if !v.known() {
+	return c.retry(ctx, func() error {
+		if !held.version().known() {
 			at = from
 		}
-		res, err := c.get(ctx, to, &v, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, end-1)}})
+		res, err := c.get(ctx, to, held, http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, end-1)}})
 		if err != nil {
 			return err
 		}
@@ -198,20 +212,12 @@ func (c *Client) part(ctx context.Context, to address, v version, w io.WriterAt,
 		if res.StatusCode != http.StatusPartialContent {
 			return errWhole
 		}
-		var n int64
-		if b, ok := w.(buffer); ok { // without a copy
-			var m int
-			m, err = io.ReadFull(res.Body, b.p[at-b.off:end-b.off])
-			n = int64(m)
-		} else {
-			n, err = io.Copy(io.NewOffsetWriter(w, at), io.LimitReader(res.Body, end-at))
-		}
+		n, err := w.take(res.Body, at, end)
 		if at += n; err == nil && at != end {
 			err = io.ErrUnexpectedEOF
 		}
 		return cutShort(ctx, err)
 	})
-	return v, err
 }
 
 // cutShort is the error of a transfer that was cut short. Where it was by a file of this machine,

@@ -56,13 +56,14 @@ func (o *Outside) Reader(list []Object) *Reader {
 	return r
 }
 
-// ReadAt fills p with the bytes of file i from off on.
-func (r *Reader) ReadAt(ctx context.Context, i int, off int64, p []byte) error {
-	held := r.pin(i)
-	got, err := r.c.part(ctx, r.to(i), held.version(), buffer{p, off}, off, off+int64(len(p)))
-	if err == nil {
-		err = held.hold(got)
+// Read fills the blocks p, of equal size but for the last, with the bytes of file i from off on.
+// came is called with how many are full, once for each.
+func (r *Reader) Read(ctx context.Context, i int, off int64, p [][]byte, came func(n int)) error {
+	end := off
+	for _, b := range p {
+		end += int64(len(b))
 	}
+	err := r.c.part(ctx, r.to(i), r.pin(i), &blocks{p: p, off: off, came: came}, off, end)
 	if name := r.name(i); err != nil && name != "" {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
@@ -78,16 +79,31 @@ func (r *Reader) pin(i int) *pin {
 	return r.pins[i]
 }
 
-// buffer is the part of a file from off on.
-type buffer struct {
-	p   []byte
-	off int64
+// blocks are a part of a file from off on.
+type blocks struct {
+	p    [][]byte
+	off  int64
+	came func(n int)
+	full int // how many are
 }
 
-func (b buffer) WriteAt(p []byte, off int64) (int, error) {
-	n := copy(b.p[off-b.off:], p)
-	if n < len(p) {
-		return n, io.ErrShortWrite
+func (b *blocks) take(r io.Reader, at, end int64) (total int64, err error) {
+	size := int64(len(b.p[0]))
+	for at < end && err == nil {
+		k, n := (at-b.off)/size, 0
+		to := b.p[k][(at-b.off)%size:]
+		if int(k) < b.full { // somebody has it: the file was begun again
+			var skipped int64
+			skipped, err = io.CopyN(io.Discard, r, int64(len(to)))
+			at, total = at+skipped, total+skipped
+			continue
+		}
+		n, err = io.ReadFull(r, to)
+		at, total = at+int64(n), total+int64(n)
+		if n == len(to) {
+			b.full++
+			b.came(b.full)
+		}
 	}
-	return n, nil
+	return total, err
 }

@@ -37,7 +37,7 @@ func mountLocal(t testing.TB, from string, names ...string) string {
 		}
 		files = append(files, stream.File{Path: n, Size: info.Size()})
 	}
-	x := stream.New(files, func(_ context.Context, i int, off int64, p []byte) error {
+	x := stream.New(files, stream.Whole(func(_ context.Context, i int, off int64, p []byte) error {
 		if !strings.HasPrefix(names[i], "far") {
 			return errors.New("it was fetched")
 		}
@@ -48,7 +48,7 @@ func mountLocal(t testing.TB, from string, names ...string) string {
 		defer f.Close()
 		_, err = f.ReadAt(p, off)
 		return err
-	}, nil)
+	}), nil)
 	x.Local(func(i int) (*os.File, error) {
 		if strings.HasPrefix(names[i], "far") {
 			return nil, os.ErrNotExist

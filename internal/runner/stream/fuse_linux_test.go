@@ -61,10 +61,10 @@ func from(contents map[string][]byte) ([]stream.File, stream.Fetch) {
 	for p, b := range contents {
 		files, all = append(files, stream.File{Path: p, Size: int64(len(b))}), append(all, b)
 	}
-	return files, func(_ context.Context, i int, off int64, p []byte) error {
+	return files, stream.Whole(func(_ context.Context, i int, off int64, p []byte) error {
 		copy(p, all[i][off:])
 		return nil
-	}
+	})
 }
 
 // TestFolder: what is there is what the files are, to the last byte, and cannot be changed.
@@ -126,13 +126,13 @@ func TestRandomReads(t *testing.T) {
 func TestHugeFile(t *testing.T) {
 	const size = 50 << 30
 	var fetched atomic.Int64
-	dir := mount(t, []stream.File{{Path: "huge", Size: size}}, func(_ context.Context, _ int, off int64, p []byte) error {
+	dir := mount(t, []stream.File{{Path: "huge", Size: size}}, stream.Whole(func(_ context.Context, _ int, off int64, p []byte) error {
 		fetched.Add(int64(len(p)))
 		for i := range p {
 			p[i] = byte((off + int64(i)) >> 30)
 		}
 		return nil
-	}, nil)
+	}), nil)
 	begin := time.Now()
 	got, err := shell(t, dir, `head -c 1 "$D/huge" | od -An -tu1`)
 	t.Logf("the first byte took %v with the start of three processes", time.Since(begin))
@@ -151,13 +151,13 @@ func TestFailedRead(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	told := make(chan error, 100)
-	dir := mount(t, []stream.File{{Path: "a", Size: 6}}, func(_ context.Context, _ int, _ int64, p []byte) error {
+	dir := mount(t, []stream.File{{Path: "a", Size: 6}}, stream.Whole(func(_ context.Context, _ int, _ int64, p []byte) error {
 		if broken.Load() {
 			return errors.New("it is away")
 		}
 		copy(p, "alpha\n")
 		return nil
-	}, func(err error) { told <- err })
+	}), func(err error) { told <- err })
 	if got, err := shell(t, dir, `cat "$D/a"`); err == nil || !strings.Contains(got, "Input/output error") {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -173,7 +173,7 @@ func TestFailedRead(t *testing.T) {
 // TestKilledReader: a process that waits for bytes which do not come can be killed.
 func TestKilledReader(t *testing.T) {
 	asked := make(chan struct{}, 100)
-	dir := mount(t, []stream.File{{Path: "a", Size: 6}}, func(ctx context.Context, _ int, _ int64, _ []byte) error {
+	dir := mount(t, []stream.File{{Path: "a", Size: 6}}, func(ctx context.Context, _ int, _ int64, _ [][]byte, _ func(int)) error {
 		asked <- struct{}{}
 		<-ctx.Done()
 		return ctx.Err()

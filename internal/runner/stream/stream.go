@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 )
 
 // File is a file elsewhere.
@@ -17,15 +18,19 @@ type File struct {
 	Size int64
 }
 
-// Fetch fills p with the bytes of file i from off on.
-type Fetch func(ctx context.Context, i int, off int64, p []byte) error
+// Fetch fills the blocks p, of equal size but for the last, with the bytes of file i from off on. As
+// soon as one is full it may call came with how many are.
+type Fetch func(ctx context.Context, i int, off int64, p [][]byte, came func(n int)) error
 
 const (
-	// block is how much is fetched at once.
+	// block is how much is fetched and kept at least.
 	block = 1 << 20
 	// ahead is how many blocks are fetched before they are asked for, at most, by one who reads
-	// from front to back.
+	// from front to back, and run how many at once: each request costs the storage something.
 	ahead = 16
+	run   = 8
+	// near says how far from the last block the next one may be: requests overtake each other.
+	near = 4
 	// parallel is how many are fetched at the same time for one tree, and kept how many stay in
 	// memory for all of them.
 	parallel = 4
@@ -49,6 +54,7 @@ var memory = struct {
 	mu     sync.Mutex
 	blocks map[key]*list.Element // of *content
 	recent *list.List            // the one used last is first
+	free   [][]byte              // of blocks that were dropped
 }{blocks: map[key]*list.Element{}, recent: list.New()}
 
 // node is a file or a folder.
@@ -71,6 +77,8 @@ type content struct {
 	ready chan struct{}
 	data  []byte
 	err   error
+	users int // who reads or fills it: until they are done, its memory is not another one's
+	gone  bool
 }
 
 // New makes a tree. told is called with what could not be fetched; it may be nil.
@@ -106,7 +114,19 @@ func (t *Tree) Close() {
 			drop(e)
 		}
 	}
+	if len(memory.blocks) == 0 { // unless another one comes, which would have them again
+		time.AfterFunc(linger, func() {
+			memory.mu.Lock()
+			defer memory.mu.Unlock()
+			if len(memory.blocks) == 0 {
+				memory.free = nil
+			}
+		})
+	}
 }
+
+// linger is for how long memory stays for the next tree.
+const linger = 10 * time.Second
 
 // folder is the node of a folder, which is made where it is not there.
 func (t *Tree) folder(p string) int {
@@ -141,6 +161,7 @@ type reader struct {
 	mu   sync.Mutex
 	last int // the block that was read last
 	far  int // how far is read ahead
+	to   int // up to which block that was done
 }
 
 func (t *Tree) open(n *node) *reader {
@@ -164,58 +185,98 @@ func (r *reader) readAt(cancel <-chan struct{}, p []byte, off int64) (n int, err
 	for n < len(p) && off+int64(n) < r.n.size {
 		at := off + int64(n)
 		b := int(at / block)
-		c := r.t.get(key{r.t, r.n.file, b}, r.n.size)
+		c := r.t.use(key{r.t, r.n.file, b}, r.n.size)
 		r.advance(b)
 		select {
 		case <-c.ready:
+			if err = c.err; err == nil {
+				n += copy(p[n:], c.data[at-int64(b)*block:])
+			}
 		case <-cancel:
-			return n, context.Canceled
+			err = context.Canceled
 		}
-		if c.err != nil {
-			return n, c.err
+		release(c)
+		if err != nil {
+			return n, err
 		}
-		n += copy(p[n:], c.data[at-int64(b)*block:])
 	}
 	return n, nil
 }
 
 // advance has what comes after block b fetched where the file is read from front to back: each
-// block that is read in its turn doubles how far.
+// block that is read about in its turn doubles how far. More is asked for when half of it was read, so
+// that it comes in few requests.
 func (r *reader) advance(b int) {
 	r.mu.Lock()
-	switch b {
-	case r.last:
+	switch {
+	case b <= r.last && b > r.last-near:
 		r.mu.Unlock()
 		return
-	case r.last + 1:
+	case b > r.last && b <= r.last+near:
 		r.far = min(max(2*r.far, 1), ahead)
 	default:
-		r.far = 0
+		r.far, r.to = 0, b
 	}
 	r.last = b
-	far := r.far
+	from, to := max(r.to, b)+1, min(b+r.far, int((r.n.size-1)/block))
+	if r.to-b > r.far/2 || to < from {
+		r.mu.Unlock()
+		return
+	}
+	r.to = to
 	r.mu.Unlock()
-	for i := 1; i <= far && int64(b+i)*block < r.n.size; i++ {
-		r.t.get(key{r.t, r.n.file, b + i}, r.n.size)
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	for from <= to {
+		var list []*content
+		for ; from <= to && len(list) < run; from++ {
+			c, fresh := r.t.get(key{r.t, r.n.file, from})
+			if fresh {
+				list = append(list, c)
+			} else if len(list) > 0 {
+				break
+			}
+		}
+		r.t.begin(list, r.n.size)
 	}
 }
 
-// get is a block of a file of this size, which is fetched unless it is there.
-func (t *Tree) get(k key, size int64) *content {
+// use is a block of a file of this size, which is fetched unless it is there. Whoever uses it
+// releases it.
+func (t *Tree) use(k key, size int64) *content {
 	memory.mu.Lock()
 	defer memory.mu.Unlock()
+	c, fresh := t.get(k)
+	c.users++
+	if fresh {
+		t.begin([]*content{c}, size)
+	}
+	return c
+}
+
+// get is a block, which has to be begun if it is fresh. The mutex is held.
+func (t *Tree) get(k key) (c *content, fresh bool) {
 	if e, ok := memory.blocks[k]; ok {
 		memory.recent.MoveToFront(e)
-		return e.Value.(*content)
+		return e.Value.(*content), false
 	}
 	for e := memory.recent.Back(); e != nil && len(memory.blocks) >= kept; e = memory.recent.Back() {
 		drop(e)
 	}
-	c := &content{key: k, ready: make(chan struct{})}
-	e := memory.recent.PushFront(c)
-	memory.blocks[k] = e
-	go t.fill(e, c, size)
-	return c
+	c = &content{key: k, ready: make(chan struct{})}
+	memory.blocks[k] = memory.recent.PushFront(c)
+	return c, true
+}
+
+// begin has blocks fetched that follow each other. The mutex is held.
+func (t *Tree) begin(list []*content, size int64) {
+	if len(list) == 0 {
+		return
+	}
+	for _, c := range list {
+		c.users++
+	}
+	go t.fill(list, size)
 }
 
 // drop forgets a block; who waits for it gets it still. The mutex is held.
@@ -224,28 +285,83 @@ func drop(e *list.Element) {
 	if memory.blocks[c.key] == e {
 		delete(memory.blocks, c.key)
 		memory.recent.Remove(e)
+		c.gone = true
+		recycle(c)
 	}
 }
 
-// fill fetches a block. What could not be fetched is tried again by who asks next.
-func (t *Tree) fill(e *list.Element, c *content, size int64) {
-	defer close(c.ready)
+// release says that a block is not used any more by one who did.
+func release(c *content) {
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	c.users--
+	recycle(c)
+}
+
+// recycle keeps the memory of a block that nobody will ask for: what is left to the collector stays
+// for as long as there is as much of it again. The mutex is held.
+func recycle(c *content) {
+	if c.gone && c.users == 0 && len(c.data) == block && len(memory.blocks) > 0 && len(memory.free) < kept {
+		memory.free = append(memory.free, c.data)
+		c.data = nil
+	}
+}
+
+// room is the memory of a block.
+func room(n int64) []byte {
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	if last := len(memory.free) - 1; last >= 0 && n == block {
+		b := memory.free[last]
+		memory.free = memory.free[:last]
+		return b
+	}
+	return make([]byte, n)
+}
+
+// fill fetches blocks. What could not be fetched is tried again by who asks next.
+func (t *Tree) fill(list []*content, size int64) {
+	full := 0
+	came := func(n int) {
+		for ; full < n; full++ {
+			close(list[full].ready)
+			release(list[full])
+		}
+	}
+	err := t.fetchRun(list, size, came)
+	if err == nil {
+		came(len(list))
+		return
+	}
+	for _, c := range list[full:] {
+		c.err = err
+		close(c.ready)
+		memory.mu.Lock()
+		c.users--
+		if e, ok := memory.blocks[c.key]; ok && e.Value.(*content) == c {
+			drop(e)
+		}
+		recycle(c)
+		memory.mu.Unlock()
+	}
+	if t.told != nil && t.ctx.Err() == nil {
+		t.told(err)
+	}
+}
+
+// fetchRun fetches blocks when it is their turn.
+func (t *Tree) fetchRun(list []*content, size int64, came func(n int)) error {
 	select {
 	case t.turns <- struct{}{}:
 		defer func() { <-t.turns }()
 	case <-t.ctx.Done():
-		c.err = t.ctx.Err()
-		return
+		return t.ctx.Err()
 	}
-	off := int64(c.key.block) * block
-	c.data = make([]byte, min(block, size-off))
-	if c.err = t.fetch(t.ctx, c.key.file, off, c.data); c.err == nil {
-		return
+	off := int64(list[0].key.block) * block
+	p := make([][]byte, len(list))
+	for i, c := range list {
+		c.data = room(min(block, size-off-int64(i)*block))
+		p[i] = c.data
 	}
-	memory.mu.Lock()
-	drop(e)
-	memory.mu.Unlock()
-	if t.told != nil && t.ctx.Err() == nil {
-		t.told(c.err)
-	}
+	return t.fetch(t.ctx, list[0].key.file, off, p, came)
 }
