@@ -92,7 +92,7 @@ func fuseDatastore(b *bench) error {
 		Name: "fuse.datastore.memory", Unit: "MB", Value: memory[len(memory)-1], Rounds: len(memory),
 		Note: fmt.Sprintf("peak RSS of the runner host, which serves the file, after all rounds; after the first it was %.3g MB", memory[0]),
 	}
-	row.Judge(measure.Bound{Of: "value", Limit: 320})
+	row.Judge(measure.Bound{Of: "value", Limit: 400})
 	return b.write(row)
 }
 

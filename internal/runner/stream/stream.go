@@ -18,8 +18,8 @@ type File struct {
 	Size int64
 }
 
-// Fetch fills the blocks p, of equal size but for the last, with the bytes of file i from off on. As
-// soon as one is full it may call came with how many are.
+// Fetch fills the blocks p, of equal size but for the last, with the bytes of file i from off on.
+// As soon as one is full it may call came with how many are.
 type Fetch func(ctx context.Context, i int, off int64, p [][]byte, came func(n int)) error
 
 const (
@@ -204,8 +204,8 @@ func (r *reader) readAt(cancel <-chan struct{}, p []byte, off int64) (n int, err
 }
 
 // advance has what comes after block b fetched where the file is read from front to back: each
-// block that is read about in its turn doubles how far. More is asked for when half of it was read, so
-// that it comes in few requests.
+// block that is read about in its turn doubles how far. More is asked for when half of it was read,
+// so that it comes in few requests.
 func (r *reader) advance(b int) {
 	r.mu.Lock()
 	switch {
