@@ -36,7 +36,7 @@ func TestTreesShareOneLimit(t *testing.T) {
 }
 
 // TestMemoryIsUsedAgain: who reads a large file from front to back asks for several blocks at once,
-// and gets them into memory that blocks had which are forgotten. What is read is right all the same.
+// and gets them into the memory of blocks that are forgotten. What is read is right all the same.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	const size = 512<<20 + 5
 	var mu sync.Mutex
