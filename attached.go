@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -44,8 +45,9 @@ type AttachedMachine struct {
 	Name    string    `json:"name"`
 	Address string    `json:"address"`           // where tasks on the others reach it
 	Machine string    `json:"machine,omitempty"` // the id of its agent; no other agent is accepted
-	Away    string    `json:"away,omitempty"`    // why it takes no tasks; empty when it does
-	Since   time.Time `json:"since,omitzero"`    // when Away became what it is
+	Away    string    `json:"away,omitempty"`    // why it is not connected, and takes no tasks
+	Drained string    `json:"drained,omitempty"` // why it takes no tasks although it is there
+	Since   time.Time `json:"since,omitzero"`    // when these became what they are
 	CPUs    float64   `json:"cpus,omitempty"`
 	Memory  int64     `json:"memory,omitempty"` // bytes
 	GPUs    int       `json:"gpus,omitempty"`
@@ -53,6 +55,9 @@ type AttachedMachine struct {
 	Arch    string    `json:"arch,omitempty"`
 	Slots   int       `json:"slots,omitempty"` // tasks at once
 }
+
+// Refuses returns why the machine takes no tasks now, "" if it does.
+func (m AttachedMachine) Refuses() string { return cmp.Or(m.Away, m.Drained) }
 
 // ShareOfGPUs returns how many GPUs of a machine of several a job has that does not say how many it
 // needs: one that runs several jobs at once divides them. 0 is that it sees all.
@@ -70,8 +75,8 @@ func (a *AttachedState) Several() bool { return a != nil && len(a.Machines) > 0 
 func (a *AttachedState) Short() string {
 	var away []string
 	for _, m := range a.Machines {
-		if m.Away != "" {
-			away = append(away, m.Name+" is drained: "+m.Away)
+		if why := m.Refuses(); why != "" {
+			away = append(away, m.Name+" is drained: "+why)
 		}
 	}
 	return strings.Join(away, "; ")

@@ -113,8 +113,8 @@ func shapeMachines(all []berth.AttachedMachine) []map[string]any {
 		out[i] = map[string]any{
 			"name": m.Name, "address": m.Address, "state": "Connected", "cpus": m.CPUs, "memoryBytes": m.Memory, "gpus": m.GPUs, "os": m.OS, "arch": m.Arch, "slots": m.Slots,
 		}
-		if m.Away != "" {
-			out[i]["state"], out[i]["reason"] = "Drained", m.Away
+		if why := m.Refuses(); why != "" {
+			out[i]["state"], out[i]["reason"] = "Drained", why
 		}
 		if !m.Since.IsZero() {
 			out[i]["since"] = stamp(m.Since)

@@ -358,12 +358,14 @@ func changesOf(a *berth.AttachedState, was berth.AttachedState, now time.Time) s
 		m.Since = now
 		k := slices.IndexFunc(was.Machines, func(x berth.AttachedMachine) bool { return x.Name == m.Name })
 		switch {
-		case k >= 0 && was.Machines[k].Away == m.Away:
+		case k >= 0 && was.Machines[k].Refuses() == m.Refuses():
 			m.Since = was.Machines[k].Since
-		case m.Away == "":
-			say = append(say, "machine "+m.Name+" connected")
+		case m.Refuses() != "":
+			say = append(say, "machine "+m.Name+" is drained: "+m.Refuses())
+		case k >= 0 && was.Machines[k].Away == "":
+			say = append(say, "machine "+m.Name+" takes jobs again")
 		default:
-			say = append(say, "machine "+m.Name+" is drained: "+m.Away)
+			say = append(say, "machine "+m.Name+" connected")
 		}
 		if k >= 0 && m.Machine == "" {
 			m.Machine = was.Machines[k].Machine
@@ -381,7 +383,7 @@ func changesOf(a *berth.AttachedState, was berth.AttachedState, now time.Time) s
 func machines(nodes []driver.Node) (all []berth.AttachedMachine) {
 	for _, n := range nodes {
 		all = append(all, berth.AttachedMachine{
-			Name: n.Name, Address: n.Address, Machine: n.Machine, Away: dialout.Clean(n.Away, 500), CPUs: n.CPUs, Memory: n.Memory, GPUs: n.GPUs,
+			Name: n.Name, Address: n.Address, Machine: n.Machine, Away: dialout.Clean(n.Away, 500), Drained: dialout.Clean(n.Drained, 500), CPUs: n.CPUs, Memory: n.Memory, GPUs: n.GPUs,
 			OS: dialout.Clean(n.OS, 20), Arch: dialout.Clean(n.Arch, 20), Slots: min(max(1, n.Slots), maxSlots),
 		})
 	}

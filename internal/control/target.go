@@ -159,11 +159,13 @@ func (p *pool) connected() string {
 
 // hasMachine reports whether the machine of a task is connected.
 func (p *pool) hasMachine(node string) bool {
-	if p.connected() == "" {
+	switch {
+	case p.connected() == "":
 		return false
+	case !p.several():
+		return true
 	}
-	n := p.node(node)
-	return n != nil && n.Usable()
+	return slices.ContainsFunc(p.state.Attached.Machines, func(m berth.AttachedMachine) bool { return m.Name == node && m.Away == "" })
 }
 
 // detach ends an attached compute that is being deleted, once nothing runs on it. What runs on a

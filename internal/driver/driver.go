@@ -133,7 +133,8 @@ type Node struct {
 	Taken    bool   // it is leaving because it was taken away, and not because of what ran on it
 	Slots    int    // tasks at once; 0 is for the caller to say
 	Address  string // where tasks on other nodes reach it; empty is the target's
-	Away     string // why it takes no tasks now; empty when it does
+	Away     string // why it is not there now, and takes no tasks; empty when it is
+	Drained  string // why it takes no tasks although it is there; empty when it does
 	Machine  string // tells it from others, where nodes are machines of somebody's own
 }
 

@@ -187,8 +187,8 @@ func Machines(name string, st berth.ComputeState) []berth.Node {
 		for i := range m.GPUs {
 			n.GPUs = append(n.GPUs, i)
 		}
-		if m.Away != "" {
-			n.State, n.Why = berth.NodeUnusable, m.Away
+		if why := m.Refuses(); why != "" {
+			n.State, n.Why = berth.NodeUnusable, why
 		}
 		out = append(out, n)
 	}

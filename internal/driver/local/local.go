@@ -39,6 +39,7 @@ type Driver struct {
 	log      *slog.Logger
 	starting sync.Mutex  // held while a host is being started
 	renewed  atomic.Bool // it was seen to that the host is of this build
+	low      atomic.Bool // there was too little room on the disk when it was last asked
 }
 
 // Open is the driver's [driver.Open].
@@ -97,7 +98,17 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	if d.machine != nil {
 		d.machine.add(ctx, &info)
 	}
+	info.Nodes[0].Drained = d.drained()
 	return info, nil
+}
+
+// drained is why the machine should get no more tasks: there is no room for them.
+func (d *Driver) drained() string {
+	low := runner.DiskLow(d.c.Dir, d.low.Load())
+	if d.low.Store(low); !low {
+		return ""
+	}
+	return "its disk is full where its jobs work, at " + d.c.Dir
 }
 
 // Describe is [driver.Describer.Describe].

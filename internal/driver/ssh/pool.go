@@ -37,8 +37,10 @@ type member struct {
 
 	body []byte      // its document, as that of a single machine
 	id   string      // of its agent; empty until it was connected
-	away string      // why it takes no tasks; empty when it does
-	info driver.Node // as it was last probed
+	away string      // why it is not connected; empty when it is
+	info driver.Node // as it was last probed; what it says of Drained is renewed
+	full time.Time   // until when it takes no tasks because it had no room for one
+	seen time.Time   // when it was last asked whether it takes tasks
 }
 
 // openPool opens the driver of several machines.
@@ -171,9 +173,7 @@ func (p *Pool) keep(ctx context.Context, r *poolRun, m *member, a driver.Access,
 			connected <- struct{}{}
 			r.notify()
 			tried()
-			select {
-			case err = <-ended:
-			case <-ctx.Done():
+			if err = p.attend(ctx, m, ended); err == nil {
 				return
 			}
 			p.gone(r, m, err)
@@ -345,9 +345,15 @@ func (p *Pool) Start(ctx context.Context, l berth.Launch) (driver.Handle, error)
 	if l.GPUCount == 0 && !l.NoGPU {
 		l.GPUCount = p.share(m)
 	}
+	if why := p.refuses(ctx, m); why != "" && lacks(ctx, m, l.Task) {
+		return "", &driver.Unsent{Err: berth.Errorf(berth.Unavailable, "machine %s: %s", m.name, why)}
+	}
 	h, err := m.d.Start(ctx, l)
-	if errors.Is(err, errAway) {
+	switch {
+	case errors.Is(err, errAway):
 		return "", &driver.Unsent{Err: berth.Errorf(berth.Unavailable, "machine %s is not connected: %s", m.name, p.awayOf(m))}
+	case err != nil && p.refusedFor(ctx, m, l.Task, err):
+		return "", &driver.Unsent{Err: berth.Errorf(berth.Unavailable, "machine %s: %w", m.name, err)}
 	}
 	return poolHandle(m.name, h), err
 }

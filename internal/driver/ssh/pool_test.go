@@ -195,8 +195,9 @@ func TestPoolLosesMachines(t *testing.T) {
 	}
 }
 
-// TestPoolDiskFull: a machine without any room on its disk does not take a task, and says why; the
-// others go on, and so does it once there is room, with the same task.
+// TestPoolDiskFull: a machine without any room on its disk does not take a task, which may go to
+// another, and is drained with the reason, also where nothing is sent to it; the others go on, and
+// so does it once there is room, with the same task.
 func TestPoolDiskFull(t *testing.T) {
 	var fill, free func()
 	p := openWith(t, func(t *testing.T) *far {
@@ -219,10 +220,26 @@ func TestPoolDiskFull(t *testing.T) {
 		}
 		return drivertest.Wait(t.Context(), t, p.d, l.Task).Exit, nil
 	}
+	drained := func(word string) {
+		t.Helper()
+		for end := time.After(2 * time.Minute); ; {
+			info, err := p.d.Probe(t.Context())
+			if err == nil && both(info.Nodes[0].Away, info.Nodes[1].Away) && info.Nodes[0].Drained == "" && (info.Nodes[1].Drained != "") == (word != "") &&
+				strings.Contains(info.Nodes[1].Drained, word) {
+				return
+			}
+			select {
+			case <-p.now.Changed:
+			case <-end:
+				t.Fatalf("%q: %+v, %v", word, info.Nodes, err)
+			}
+		}
+	}
 	fill()
-	if exit, err := run(1, "b", "echo x"); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "no space left on device") {
+	if exit, err := run(1, "b", "echo x"); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "its disk is full") || !isUnsent(err) {
 		t.Errorf("on a full disk: %+v, %v", exit, err)
 	}
+	drained("its disk is full")
 	if all, err := p.d.Observe(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("after the task was not taken: %+v, %v", all, err)
 	}
@@ -230,6 +247,10 @@ func TestPoolDiskFull(t *testing.T) {
 		t.Errorf("on the other machine: %+v, %v", exit, err)
 	}
 	free()
+	if _, err := run(3, "b", "true"); err != nil {
+		t.Errorf("a task that is sent to a machine with room: %v", err)
+	}
+	drained("")
 	for {
 		exit, err := run(1, "b", "echo x")
 		if err == nil && exit.OK() {
