@@ -319,7 +319,7 @@ func (t *task) look() bool {
 // lookAtDisk notes that there is no room for the log. The command writes it by itself, so nobody
 // else is told what could not be written.
 func (t *task) lookAtDisk() {
-	t.holes = t.holes || t.l.LogFile != "" && DiskFull(filepath.Dir(t.l.LogFile))
+	t.holes = t.holes || DiskFull(filepath.Dir(t.logPath()))
 }
 
 func (t *task) logPath() string {
