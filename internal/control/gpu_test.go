@@ -23,7 +23,8 @@ func poolOfGPUs(t *testing.T, p *fixture) (*fake.Driver, berth.AttachedState) {
 	at := berth.AttachedState{
 		TokenHash: "x", Machine: "m", Host: "h", Connected: true, Session: "1", Since: time.Now(), Slots: 9, Distributed: true, MaxNodes: 3,
 		Machines: []berth.AttachedMachine{
-			{Name: "a", Address: "10.0.0.1", Slots: 3, GPUs: 2, CPUs: 4, Memory: 8 << 30}, {Name: "b", Address: "10.0.0.2", Slots: 3, GPUs: 1, CPUs: 4, Memory: 8 << 30},
+			{Name: "a", Address: "10.0.0.1", Slots: 3, GPUs: 2, CPUs: 4, Memory: 8 << 30},
+			{Name: "b", Address: "10.0.0.2", Slots: 3, GPUs: 1, CPUs: 4, Memory: 8 << 30},
 			{Name: "c", Address: "10.0.0.3", Slots: 3, CPUs: 4, Memory: 8 << 30},
 		},
 	}

@@ -46,7 +46,7 @@ func DiskLow(path string, already bool) bool {
 		}
 		return left < enough
 	}
-	size, all := uint64(st.Bsize), st.Blocks           //nolint:unconvert // signed elsewhere
-	room, files := uint64(st.Bavail), uint64(st.Ffree) //nolint:unconvert // as well
+	size, all := uint64(st.Bsize), st.Blocks
+	room, files := uint64(st.Bavail), uint64(st.Ffree) //nolint:unconvert // signed elsewhere
 	return few(room*size, all*size, lowAt) || few(files, st.Files, lowFiles)
 }
