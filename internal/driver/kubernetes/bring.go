@@ -120,14 +120,17 @@ func notBroughtTo(p *pod, why string) string {
 	return "the runner could not be brought into the pod on node " + p.Spec.NodeName + ": " + strings.TrimPrefix(why, notBrought)
 }
 
-// bringScript brings the program into the pod; its arguments are the address, the hash, the way and
-// the name of the file for the launch. Whom the program comes from does not matter, because its
-// hash is checked, and nothing secret is sent: so the certificate is not checked, which some
-// programs cannot do. Where the server cannot be reached, the driver brings the program through the
-// API server, see tunnel.go. The container of the task may have another user. All messages go to
-// one stream, because the order of lines on two is lost on the way, and the last one is the reason.
+// bringScript brings the program into the pod; its arguments are the address, the hash, the way,
+// the server's authority and the name of the file for the launch. What came over a connection that
+// the authority vouches for is the server's. Elsewhere the hash is checked, which takes longer than
+// fetching, and then whom the program comes from does not matter, because nothing secret is sent:
+// so the certificate is not checked, which some programs cannot do. Where the server cannot be
+// reached, the driver brings the program through the API server, see tunnel.go. The container of
+// the task may have another user. All messages go to one stream, because the order of lines on two
+// is lost on the way, and the last one is the reason.
 const bringScript = `
 exec 2>&1
+sure=
 fail() {
   echo "` + notBrought + `$*"
   exit 1
@@ -135,7 +138,10 @@ fail() {
 cd ` + workDir + ` || fail "` + workDir + ` cannot be entered"
 umask 000
 mkdir task || fail "nothing can be written to ` + workDir + `"
+ca=$4
 fetch() {
+  [ -n "$ca" ] && command -v curl && echo "$ca" >ca && curl -fsS --cacert ca --connect-timeout 5 -o program "$1" && sure=yes && return
+  ca=
   command -v curl && curl -fsSk --connect-timeout 5 -o program "$1" && return
   command -v wget && wget -q -T 20 --no-check-certificate -O program "$1" && return
   command -v python3 && python3 -c 'import ssl, sys, shutil, urllib.request as u
@@ -162,14 +168,16 @@ if [ ! -e ` + hereFile + ` ]; then
     sleep 1
   done
 fi
-command -v sha256sum || fail "the image has no sha256sum to check the program with; set runnerImage of the compute to one that has"
-echo "$2  program" | sha256sum -c >/dev/null || fail "the program fetched from $1 is not that of the server"
+if [ -z "$sure" ]; then
+  command -v sha256sum || fail "the image has no sha256sum to check the program with; set runnerImage of the compute to one that has"
+  echo "$2  program" | sha256sum -c >/dev/null || fail "the program fetched from $1 is not that of the server"
+fi
 chmod 755 program || fail "the program cannot be made executable"
 `
 
 // initScript is that of an init container.
 const initScript = bringScript + `
-file=task/${4:-` + launchKey + `} && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} $file && chmod 666 $file || fail "the launch cannot be written"
+file=task/${5:-` + launchKey + `} && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} $file && chmod 666 $file || fail "the launch cannot be written"
 `
 
 // aloneScript is that of a container which becomes the task: then nothing is left of the launch but

@@ -111,15 +111,20 @@ func evicted(t *testing.T) {
 // podItself: what a task sees: the variables of its image, shared memory, no account of the
 // cluster, and nothing of its launch.
 func podItself(t *testing.T) {
-	for _, properties := range [][]string{nil, {`"tunnel":"never"`}} { // brought by an init container, and by its own
+	const noAuthority = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" // which curl does not take
+	for _, x := range []struct {
+		ca         string
+		properties []string
+	}{{}, {"", []string{`"tunnel":"never"`}}, {noAuthority, nil}} { // brought by an init container, by its own, and by the hash
 		ctx := timed(t)
-		f := open(t, properties...)
+		f := open(t, x.properties...)
+		f.ca = append([]byte(x.ca), f.ca...)
 		l := f.launch(1, `echo $FROM_IMAGE $MINE; df -k /dev/shm | tail -n 1 | awk '{print $2}'; ls /var/run/secrets 2>/dev/null; ls /berth-launch 2>/dev/null; cat /berth-launch/..data/.* 2>/dev/null; ls /berth/task/launch.json 2>/dev/null; env | grep -i -e token -e launch; tr '\0' '\n' </proc/1/environ | grep -i launch; umask`)
 		l.Env, l.ShmSize = map[string]string{"MINE": "too"}, "32m"
 		f.start(ctx, t, l)
 		f.until(ctx, t, func(o driver.Observed) bool { return o.State == berth.TaskDone })
 		if got := f.log(l); got != "yes too\n32768\n0022\n" {
-			t.Errorf("%v: it sees %q", properties, got)
+			t.Errorf("%v: it sees %q", x, got)
 		}
 	}
 }

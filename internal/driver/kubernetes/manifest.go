@@ -108,7 +108,7 @@ func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (
 	}
 	bring := object{
 		"name": initName, "image": cmp.Or(s.RunnerImage, image),
-		"command":      []string{"/bin/sh", "-c", initScript, "berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + hash, hash, s.way()},
+		"command":      []string{"/bin/sh", "-c", initScript, "berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + hash, hash, s.way(), l.Home.CA},
 		"volumeMounts": []object{work, {"name": "launch", "mountPath": launchDir, "readOnly": true}},
 	}
 	for _, c := range []object{task, bring} {

@@ -271,7 +271,7 @@ func (o *Outside) putWeb(ctx context.Context, f source, rel string, to address, 
 func (o *Outside) confirm(ctx context.Context, f source, rel string, size int64) error {
 	to := o.one(berth.OutsideRequest{Do: berth.OutsideGet, Name: rel})
 	return o.c.retry(ctx, func() error {
-		res, err := o.c.get(ctx, to, new(version), http.Header{})
+		res, err := o.c.get(ctx, to, new(pin), http.Header{})
 		if err != nil {
 			return err
 		}
