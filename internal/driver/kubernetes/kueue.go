@@ -91,9 +91,9 @@ func (c *client) prefers(ctx context.Context, group string) (string, error) {
 	return v.PreferredVersion.GroupVersion, nil
 }
 
-// takeBack ends a Job from which Kueue has taken its place: Kueue would start it again, and the
-// command would run twice as one task. So this one was evicted, and another attempt gets in line. It
-// says whether that is so; the next look tells how it went.
+// takeBack ends a Job whose place Kueue has taken: Kueue would start it again, and the command
+// would run twice as one task. So this one was evicted, and another attempt gets in line. It says
+// whether that is so; the next look tells how it went.
 func (d *Driver) takeBack(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]refused) bool {
 	queue := j.Metadata.Labels[queueLabel]
 	if queue == "" || !j.Spec.Suspend || over(j) || stopOf(j) != nil {
