@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -105,16 +107,20 @@ func (r *rerun) body(ctx context.Context, c *client.Client, name string, sets []
 	if len(sets) == 0 {
 		return json.Marshal(map[string]any{"properties": p})
 	}
-	return changedBody(c, d, sets)
+	return r.s.changedBody(ctx, c, d, sets)
 }
 
 // changedBody is a job with fields set that are named as in a file: it becomes one, and is read as
-// one.
-func changedBody(c *client.Client, d client.Document, sets []string) (json.RawMessage, error) {
+// one. What it then needs beside itself is made.
+func (s *session) changedBody(ctx context.Context, c *client.Client, d client.Document, sets []string) (json.RawMessage, error) {
 	job := jobNoun()
 	file := entity(job, d)
 	for _, own := range []string{"name", "id", "creation_context", "status"} {
 		delete(file, own)
+	}
+	sets, err := inlineSteps(ctx, c, file, sets)
+	if err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(file)
 	if err != nil {
@@ -124,5 +130,52 @@ func changedBody(c *client.Client, d client.Document, sets []string) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	return r.Main().Body, nil
+	for _, w := range r.Warnings {
+		s.warn("%v", w)
+	}
+	last := len(r.Resources) - 1
+	for i := range r.Resources[:last] {
+		body, err := s.fill(ctx, c, &r.Resources[i])
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.put(ctx, c, &r.Resources[i], body); err != nil {
+			return nil, err
+		}
+	}
+	return s.fill(ctx, c, &r.Resources[last])
+}
+
+// inlineSteps writes what steps run back into the job, where they were written in its file and
+// --set is to change it: the server keeps each as a component without a name. It gives the --set
+// as they are then.
+func inlineSteps(ctx context.Context, c *client.Client, file map[string]any, sets []string) ([]string, error) {
+	steps, _ := file["jobs"].(map[string]any)
+	sets = slices.Clone(sets)
+	for i, set := range sets {
+		path, _, err := splitSet(set)
+		if err != nil || len(path) < 3 || path[0].key != "jobs" || !slices.Contains([]string{"command", "code", "environment"}, path[2].key) {
+			continue
+		}
+		name := path[1].key
+		node, _ := steps[name].(map[string]any)
+		if version, own := strings.CutPrefix(fmt.Sprint(node["component"]), "azureml:"+spec.AnonymousComponents+":"); own {
+			d, err := c.Get(ctx, "components", spec.AnonymousComponents, "versions", version)
+			if err != nil {
+				return nil, err
+			}
+			component, err := spec.Entity("components", d.Members)
+			if err != nil {
+				return nil, err
+			}
+			for _, own := range []string{"name", "version", "id", "creation_context"} {
+				delete(component, own)
+			}
+			node["component"] = component
+		}
+		if _, inline := node["component"].(map[string]any); inline {
+			sets[i] = strings.Replace(set, "jobs."+name+".", "jobs."+name+".component.", 1)
+		}
+	}
+	return sets, nil
 }

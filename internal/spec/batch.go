@@ -194,9 +194,9 @@ var jobDefinition = typ{name: "a mapping", readFunc: func(s *scope, v *value) an
 // componentOfJob makes a component of a pipeline job that ran, and gives its id. What the job did
 // is the service's to look up.
 func (s *scope) componentOfJob(job string) string {
-	d := &draft{collection: "components", name: anonymousComponents, anonymous: true, body: tree{"properties": tree{
+	d := &draft{collection: "components", name: AnonymousComponents, anonymous: true, body: tree{"properties": tree{
 		"isAnonymous": true, "properties": tree{}, "tags": tree{}, "componentSpec": tree{
-			"type": "pipeline", "name": anonymousComponents, "version": "1", "_source": "CLASS", "jobs": tree{},
+			"type": "pipeline", "name": AnonymousComponents, "version": "1", "_source": "CLASS", "jobs": tree{},
 			"source_job_id": job, "sourceJobId": job,
 		},
 	}}}

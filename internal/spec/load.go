@@ -124,12 +124,20 @@ func translate(v *value, o Options) (*Result, error) {
 	}
 	l := &load{options: o, known: map[string]*draft{}, files: map[string]*value{}, parts: map[used]string{}, strays: map[string]bool{}, components: componentTypes(), draw: draw.read}
 	l.warnings = append(l.warnings, v.doc.twice...)
+	before := aimOf(v)
 	if errs := override(v, o.Set); len(errs) > 0 {
 		return nil, errs
 	}
 	word := o.Kind
 	if word == "" {
 		word = guess(v)
+	}
+	if word == "job" && len(o.Set) > 0 {
+		errs, warnings := before.check(v, o.Set)
+		if len(errs) > 0 {
+			return nil, errs
+		}
+		l.warnings = append(l.warnings, warnings...)
 	}
 	k, ok := kindOf(word)
 	if !ok {

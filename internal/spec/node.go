@@ -430,8 +430,8 @@ func (s *scope) componentID(ref string) string {
 	return s.assetID("components", ref)
 }
 
-// anonymousComponents is what components that only a pipeline uses are called.
-const anonymousComponents = "azureml_anonymous"
+// AnonymousComponents is what components that only a pipeline uses are called.
+const AnonymousComponents = "azureml_anonymous"
 
 // anonymousComponent makes the resource of a component without a name of its own and gives its id,
 // "" when it is wrong. A file that many steps name is read once, and what is wrong with it is said
@@ -451,7 +451,7 @@ func (s *scope) readComponent(v *value, source string) string {
 		s.fail(v, "%s refers to itself; a component cannot contain itself", v.doc.name)
 		return ""
 	}
-	d := &draft{collection: "components", body: tree{}, anonymous: true, name: anonymousComponents}
+	d := &draft{collection: "components", body: tree{}, anonymous: true, name: AnonymousComponents}
 	sub := &scope{load: s.load, draft: d, out: d.body.sub("properties"), field: s.field, bind: s.bind}
 	m := sub.mark()
 	sub.depth++
@@ -463,9 +463,9 @@ func (s *scope) readComponent(v *value, source string) string {
 		return ""
 	}
 	if spec, ok := asTree(sub.out["componentSpec"]); ok {
-		spec["name"], spec["version"] = anonymousComponents, "1"
+		spec["name"], spec["version"] = AnonymousComponents, "1"
 	}
-	d.name = anonymousComponents
+	d.name = AnonymousComponents
 	d.version = s.contentID(d)
 	s.keep(d)
 	return s.workspace().ResourceID("components", d.name, "versions", d.version)
