@@ -67,7 +67,7 @@ func psCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			jobs, err := psJobs(cmd.Context(), c, q, all, limit)
+			jobs, more, err := psJobs(cmd.Context(), c, q, psLength{all: all, picked: which != jobFilter{}, limit: limit})
 			if err != nil {
 				return err
 			}
@@ -104,7 +104,11 @@ func psCommand(s *session) *cobra.Command {
 			if err := s.printJobs(jobs, steps, metrics, time.Now()); err != nil {
 				return err
 			}
-			s.hint("%s", countJobs(jobs))
+			if more {
+				s.hint("%s, and older ones: `berth ps -a`", countJobs(jobs))
+			} else {
+				s.hint("%s", countJobs(jobs))
+			}
 			return nil
 		},
 	}
@@ -119,22 +123,36 @@ func psCommand(s *session) *cobra.Command {
 // recent is how many jobs a short list has, when fewer are active.
 const recent = 10
 
+// psLength is how many jobs are wanted: limit, or all of them, or all of those that were picked, or
+// a short list.
+type psLength struct {
+	all, picked bool
+	limit       int
+}
+
 // psJobs is every active job, and the newest others up to a short list: those that run first.
-// Active jobs may be older than the newest, and are then asked for by themselves.
-func psJobs(ctx context.Context, c *client.Client, q client.JobQuery, all bool, limit int) ([]*client.Job, error) {
-	if limit == 0 && !all && q.Since.IsZero() {
+// Active jobs may be older than the newest, and are then asked for by themselves. More says that
+// jobs that have ended are left out of a short list.
+func psJobs(ctx context.Context, c *client.Client, q client.JobQuery, l psLength) (jobs []*client.Job, more bool, err error) {
+	short, limit := l.limit == 0 && !l.all && !l.picked, l.limit
+	if short {
 		limit = recent
 	}
-	q.Max = limit
-	jobs, err := collect(c.Jobs(ctx, q), limit)
-	if err != nil {
-		return nil, err
+	if q.Max = limit; short {
+		q.Max++ // to see whether there are more
 	}
-	if !all && limit > 0 && len(jobs) >= limit && len(q.Status) == 0 {
+	if jobs, err = collect(c.Jobs(ctx, q), q.Max); err != nil {
+		return nil, false, err
+	}
+	if short && len(jobs) > limit {
+		more = jobs[limit].Status().Terminal()
+		jobs = jobs[:limit]
+	}
+	if !l.all && limit > 0 && len(jobs) >= limit && len(q.Status) == 0 {
 		q.Max, q.Status = 0, berth.ActiveStatuses
 		active, err := collect(c.Jobs(ctx, q), 0)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		seen := map[string]bool{}
 		for _, j := range jobs {
@@ -147,7 +165,7 @@ func psJobs(ctx context.Context, c *client.Client, q client.JobQuery, all bool, 
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b *client.Job) int { return cmp.Compare(psOrder(a), psOrder(b)) })
-	return jobs, nil
+	return jobs, more, nil
 }
 
 // psOrder is where a job stands in a list: those that run, those that wait, those that have ended.
