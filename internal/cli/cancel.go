@@ -47,6 +47,7 @@ func cancelVerb(s *session, n noun) *cobra.Command {
 	f.Bool("no-wait", false, "do not wait; this command never does")
 	f.BoolVar(&q.All, "all", false, "all your jobs that have not ended")
 	f.StringVar(&q.Experiment, "experiment-name", "", "your jobs in this experiment that have not ended")
+	alias(cmd, map[string]string{"experiment": "experiment-name"}) // as other commands call it
 	f.BoolVar(&q.Everyone, "everyone", false, "with --all or --experiment-name: include jobs of other users (administrators only)")
 	return cmd
 }
@@ -61,7 +62,7 @@ func (s *session) cancelMany(ctx context.Context, q berth.CancelJobs) error {
 	if err != nil {
 		return err
 	}
-	s.say("asked %d jobs to end", out.Asked)
+	s.say("asked %d %s to end", out.Asked, plural(out.Asked, "job"))
 	if len(out.Ended) > 0 {
 		s.say("ended already: %s", strings.Join(out.Ended, ", "))
 	}

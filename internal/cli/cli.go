@@ -205,6 +205,17 @@ func ofJob(word string, v verb) func(*session) *cobra.Command {
 		cmd := v(s, jobNoun())
 		cmd.Use = word + strings.TrimPrefix(cmd.Use, cmd.Name())
 		cmd.ValidArgsFunction = s.completeJob
+		run := cmd.RunE
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			f := cmd.Flags()
+			if len(args) > 0 || f.Changed("name") || f.Changed("all") || f.Changed("experiment-name") || f.Changed("everyone") {
+				return run(cmd, args)
+			}
+			if word == "show" || word == "download" {
+				return run(cmd, []string{selector(args)})
+			}
+			return usagef("say which job: `berth %s JOB`, where `last` is your newest; `berth ps` lists them", word)
+		}
 		return cmd
 	}
 }
@@ -227,8 +238,10 @@ func newRoot(s *session, words []string) *cobra.Command {
 			"  berth job create -f job.yml --stream    run an Azure ML job file\n" +
 			"  berth ps                                list running and waiting jobs, and why they wait",
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
+		Version: berth.Version,
 	}
+	root.SetVersionTemplate(versionLine())
 	s.prepareRoot(root)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
 		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
@@ -317,35 +330,6 @@ func flagError(err error) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, value.GetValue(), must)
-}
-
-// otherFlags are flags of other programs, with those of ours that do the same.
-var otherFlags = map[string][]string{
-	"compute": {"on"},
-	"cluster": {"on"},
-	"target":  {"on"},
-	"env":     {"env-var", "environment"},
-}
-
-// nearFlag is the flag that was probably meant.
-func nearFlag(cmd *cobra.Command, err error) string {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return ""
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, f.Name)
-		}
-	})
-	if meant := otherFlags[unknown.GetSpecifiedName()]; len(meant) > 0 && cmd.Flags().Lookup(meant[0]) != nil {
-		return "; did you mean --" + strings.Join(meant, " or --") + "?"
-	}
-	if near := nearest(unknown.GetSpecifiedName(), names); near != "" {
-		return "; did you mean --" + near + "?"
-	}
-	return ""
 }
 
 func addNouns(s *session, root *cobra.Command, words []string) {

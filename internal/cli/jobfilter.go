@@ -23,6 +23,7 @@ func (w *jobFilter) flags(cmd *cobra.Command) {
 	f.BoolVar(&w.mine, "mine", false, "only your jobs")
 	f.StringVar(&w.user, "user", "", "only jobs of this user")
 	f.StringVar(&w.experiment, "experiment", "", "only jobs of this experiment")
+	alias(cmd, map[string]string{"experiment-name": "experiment"})
 	f.StringVar(&w.tag, "tag", "", "only jobs with this tag: NAME or NAME=VALUE")
 	f.StringVar(&w.since, "since", "", "only jobs created since then: 30m, 12h, 7d, or a date such as 2026-01-31")
 	f.StringVar(&w.status, "status", "", "only jobs with one of these statuses, for example Failed,Canceled; active is all that have not ended")

@@ -22,6 +22,7 @@ type bareRun struct {
 	name        string
 	display     string
 	experiment  string
+	tags        []string
 	env         []string
 	environment string
 	inputs      []string
@@ -72,6 +73,7 @@ func runCommand(s *session) *cobra.Command {
 	f.StringVarP(&r.name, "name", "n", "", "name of the job (default: generated)")
 	f.StringVar(&r.display, "display-name", "", "display name")
 	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to (default: the name of this folder)")
+	f.StringArrayVar(&r.tags, "tag", nil, "tag NAME=VALUE; may be repeated")
 	f.StringArrayVarP(&r.env, "env-var", "e", nil, "environment variable NAME=VALUE, or NAME to pass yours; may be repeated")
 	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], the folder of a virtual environment, a requirements, conda or lock file, a pyproject.toml, or an environment's YAML file (default: what your shell would use)")
 	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
@@ -80,6 +82,7 @@ func runCommand(s *session) *cobra.Command {
 	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
 	f.Var(spanFlag{&r.timeout}, "timeout", "stop the job after this time, for example 90m or a number of seconds")
+	alias(cmd, map[string]string{"gpus": "gpu", "experiment-name": "experiment"})
 	f.StringVar(&r.gpus, "gpu", "", "GPUs it needs; 0 hides those that are there")
 	f.StringVar(&r.cpus, "cpus", "", "CPUs it may use, for example 2 or 0.5")
 	f.StringVar(&r.memory, "memory", "", "memory it may use, for example 512m or 4g")
@@ -183,6 +186,11 @@ func (s *session) conclude(ctx context.Context, c *client.Client, j *client.Job,
 func (r *bareRun) checkProgram() error {
 	word, _, _ := strings.Cut(commandLine(r.command), " ")
 	by := map[string]string{".py": "python", ".sh": "bash", ".R": "Rscript", ".jl": "julia"}[filepath.Ext(word)]
+	if ext := filepath.Ext(word); ext == ".yml" || ext == ".yaml" {
+		if info, err := os.Stat(word); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 {
+			return usagef("%s is not a program; `berth job create -f %s --stream` runs a job file", word, word)
+		}
+	}
 	if by == "" || strings.ContainsAny(word, "/'") || r.noCode {
 		return nil
 	}
@@ -204,6 +212,11 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 	}
 	if r.display != "" {
 		props["displayName"] = r.display
+	}
+	if len(r.tags) > 0 {
+		if props["tags"], err = r.tagMap(); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := filepath.Abs(r.code)
 	if err != nil {
@@ -297,6 +310,19 @@ func (r *bareRun) needs() (map[string]string, error) {
 		extra[f.property] = f.value
 	}
 	return extra, nil
+}
+
+// tagMap is the --tag flags.
+func (r *bareRun) tagMap() (map[string]string, error) {
+	out := map[string]string{}
+	for _, kv := range r.tags {
+		name, value, ok := strings.Cut(kv, "=")
+		if name == "" || !ok {
+			return nil, usagef("--tag %s: give NAME=VALUE", kv)
+		}
+		out[name] = value
+	}
+	return out, nil
 }
 
 // variables are the --env-var flags.

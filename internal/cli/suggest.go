@@ -59,12 +59,34 @@ var otherWords = map[string][]string{
 	"auth":        {"login"},
 	"update":      {"job update"},
 	"create":      {"job create", "compute create"},
+	"wait":        {"logs -f --exit-code"},
+	"instance":    {"compute create --type ComputeInstance", "compute list"},
+	"instances":   {"compute list"},
+}
+
+// sameVerbs are words for the same thing; a command has one of them, as a rule.
+var sameVerbs = [][]string{
+	{"list", "ls"},
+	{"delete", "remove", "rm"},
+	{"create", "add", "new"},
+	{"show", "get", "describe", "inspect"},
+	{"cancel", "stop", "kill", "abort"},
+	{"logs", "log", "tail"},
 }
 
 // suggestions are the commands that were probably meant by a word, the likeliest first.
 func suggestions(cmd *cobra.Command, word string) []string {
 	if near := otherWords[word]; near != nil && !cmd.HasParent() && cmd.Root().Annotations[azMark] == "" {
 		return near
+	}
+	if cmd.HasParent() {
+		for _, same := range sameVerbs {
+			for _, c := range cmd.Commands() {
+				if slices.Contains(same, word) && slices.Contains(same, c.Name()) && c.IsAvailableCommand() {
+					return []string{c.Name()}
+				}
+			}
+		}
 	}
 	most := 1 // letters that differ
 	if len(word) > 4 {

@@ -297,8 +297,11 @@ func streamVerb(s *session, n noun) *cobra.Command {
 // downloadVerb is NOUN download: what a job left, or the files of an asset.
 func downloadVerb(s *session, n noun) *cobra.Command {
 	var dir, output string
-	var all bool
+	var all, many bool
 	cmd := s.about(n, "download", "Copy the files of "+a(n.word)+" here", func(ctx context.Context, c *client.Client, t *target) error {
+		if n.word == "job" && many {
+			return s.downloadJob(ctx, c, t.name, output, filepath.Join(dir, t.name), all)
+		}
 		if n.word == "job" {
 			return s.downloadJob(ctx, c, t.name, output, dir, all)
 		}
@@ -322,6 +325,25 @@ func downloadVerb(s *session, n noun) *cobra.Command {
 	if n.word == "job" {
 		f.StringVar(&output, "output-name", "", "only this output; NAME=PATH copies it to PATH, as berth run --output does")
 		f.BoolVar(&all, "all", false, "every output, and logs and artifacts")
+		one := cmd.RunE
+		cmd.Use, cmd.Args = "download [NAME…]", cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if many = len(args) > 1; !many {
+				return one(cmd, args)
+			}
+			if f.Changed("name") || strings.Contains(output, "=") {
+				return usagef("several jobs are named as arguments, without -n, and each is copied to a folder of its own, without --output-name NAME=PATH")
+			}
+			for _, job := range args {
+				if err := f.Set("name", job); err != nil {
+					return err
+				}
+				if err := one(cmd, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 	}
 	return cmd
 }

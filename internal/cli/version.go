@@ -18,10 +18,15 @@ func versionCommand(s *session) *cobra.Command {
 			if s.format.chosen() {
 				return s.print(map[string]string{"version": berth.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(s.out, "berth %s (%s, %s/%s)\n", berth.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := s.out.WriteString(versionLine())
 			return err
 		},
 	}
 	s.format.flags(cmd)
 	return cmd
+}
+
+// versionLine is what `berth version` and `berth --version` print.
+func versionLine() string {
+	return fmt.Sprintf("berth %s (%s, %s/%s)\n", berth.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
