@@ -3,9 +3,11 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -404,9 +406,18 @@ func (c jobCall) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
 	case curated:
 		return nil
 	case berth.IsMissing(err):
-		return berth.Missingf("%v%s", err, c.nearest(coll, ref.Name))
+		return berth.Missingf("%v%s%s", err, c.nearest(coll, ref.Name), asImage(ref))
 	}
 	return err
+}
+
+// asImage says how an image is named, where the name of an environment looks like one.
+func asImage(ref berth.Ref) string {
+	if _, err := strconv.Atoi(ref.Version); ref.Version == "" || err == nil {
+		return ""
+	}
+	image := ref.Name + ":" + ref.Version
+	return fmt.Sprintf("; the container image is `--environment docker://%s`, or `environment: {image: %q}` in a file", image, image)
 }
 
 // nearest names a curated environment that may have been meant.

@@ -82,6 +82,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			sets = append(sets, optionSets(cmd, n.options)...)
+			if image, ok := strings.CutPrefix(o.environment, imageScheme); ok {
+				return usagef("--environment %s: name the image in the file: `environment: {image: %q}`", o.environment, image)
+			}
 			if o.environment != "" {
 				sets = append(sets, environmentSet(o.environment))
 			}

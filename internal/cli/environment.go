@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -27,8 +28,15 @@ func (s *session) environment(ctx context.Context, c *client.Client, text string
 	case "python":
 		return s.condaEnvironment(ctx, c, "name: python\ndependencies:\n- python\n")
 	}
-	if strings.ContainsAny(text, `/\`) && !strings.Contains(text, ":") || isFileName(text) {
-		return "", berth.Errorf(berth.Invalid, "--environment: %s: there is no such file", text)
+	if image, ok := strings.CutPrefix(text, imageScheme); ok {
+		return s.anonymousEnvironment(ctx, c, map[string]any{"image": image})
+	}
+	near := nearFile(text)
+	if strings.ContainsAny(text, `/\`) && !strings.Contains(text, ":") || isFileName(text) || near != "" {
+		return "", berth.Errorf(berth.Invalid, "--environment: %s: there is no such file%s", text, near)
+	}
+	if strings.Contains(text, "/") && !strings.HasPrefix(text, "azureml:") && !strings.HasPrefix(text, "/") {
+		return "", usagef("--environment %s: an image is named %s%s", text, imageScheme, text)
 	}
 	ref, err := berth.ParseRef(text, "environments")
 	if err != nil {
@@ -42,6 +50,25 @@ func (s *session) environment(ctx context.Context, c *client.Client, text string
 		return "azureml:" + ref.Name + "@" + label, nil
 	}
 	return ref.ID(c.Workspace), nil
+}
+
+// imageScheme begins the name of a container image.
+const imageScheme = "docker://"
+
+// nearFile names the file of the folder that was probably meant by one that is not there.
+func nearFile(text string) string {
+	if filepath.Ext(text) == "" {
+		return ""
+	}
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(text), "*.*"))
+	if err != nil {
+		return ""
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return !isFileName(f) })
+	if near := nearest(filepath.Clean(text), files); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
 
 func isFileName(text string) bool {
@@ -109,11 +136,20 @@ func condaOf(requirements string) string {
 }
 
 func (s *session) condaEnvironment(ctx context.Context, c *client.Client, conda string) (string, error) {
-	h := sha256.Sum256([]byte(conda))
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{"isAnonymous": true, "isArchived": false, "condaFile": conda}})
+	return s.anonymousEnvironment(ctx, c, map[string]any{"condaFile": conda})
+}
+
+// anonymousEnvironment makes an environment without a name; its version is a hash of what it is.
+func (s *session) anonymousEnvironment(ctx context.Context, c *client.Client, props map[string]any) (string, error) {
+	text, err := json.Marshal(props)
 	if err != nil {
 		return "", err
 	}
-	d, err := c.Put(ctx, json.RawMessage(body), "environments", anonymous, "versions", hex.EncodeToString(h[:16]))
+	if conda, ok := props["condaFile"].(string); ok { // whose hash is the file's
+		text = []byte(conda)
+	}
+	h := sha256.Sum256(text)
+	props["isAnonymous"], props["isArchived"] = true, false
+	d, err := c.Put(ctx, map[string]any{"properties": props}, "environments", anonymous, "versions", hex.EncodeToString(h[:16]))
 	return d.ID(), err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/envs"
 )
 
 // listing is what a list command was asked for.
@@ -29,6 +30,7 @@ type listing struct {
 	endpoint             string    // of deployments
 	group                bool      // only the workspaces of the resource group that was named
 	jobs                 jobFilter // of a list of jobs
+	curated              bool      // environments that are always there
 }
 
 // jobLimit is how many jobs a list has unless it is told otherwise, as in az.
@@ -45,8 +47,14 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
+			if n.word == "environment" && strings.HasPrefix(strings.ToLower(l.registry), "azureml") {
+				l.registry, l.curated = "", true
+			}
 			if err := l.check(); err != nil {
 				return err
+			}
+			if l.curated {
+				return s.listCurated(n, l)
 			}
 			if n.word == "job" && !cmd.Flags().Changed("max-results") && !l.all {
 				l.limit = jobLimit
@@ -100,10 +108,10 @@ func listVerb(s *session, n noun) *cobra.Command {
 				}
 				return s.printRows(t)
 			}
-			if s.format.plainly() {
-				return s.printRows(columns(n.columns, items))
+			if n.word == "environment" && l.name == "" && s.format.plainly() {
+				defer s.hint("the curated environments, which are always there: `berth environment list --curated`")
 			}
-			return s.printAs(items, n.table)
+			return s.printList(n, items)
 		},
 	}
 	f := cmd.Flags()
@@ -124,6 +132,8 @@ func listVerb(s *session, n noun) *cobra.Command {
 		f.BoolVar(&l.all, "all-results", false, "every job, not only the newest 50")
 		f.StringVarP(&l.parent, "parent-job-name", "p", "", "only the children of this job")
 		l.jobs.flags(cmd)
+	case "environment":
+		f.BoolVar(&l.curated, "curated", false, "the curated environments, which are always there")
 	case "model":
 		f.StringVarP(&l.stage, "stage", "s", "", "only those in this stage")
 	case "compute", "connection":
@@ -136,6 +146,28 @@ func listVerb(s *session, n noun) *cobra.Command {
 	}
 	s.format.flags(cmd)
 	return cmd
+}
+
+// printList prints a list of resources, for people or in the format that was asked for.
+func (s *session) printList(n noun, items []any) error {
+	if s.format.plainly() {
+		return s.printRows(columns(n.columns, items))
+	}
+	return s.printAs(items, n.table)
+}
+
+// listCurated lists the environments that are always there.
+func (s *session) listCurated(n noun, l listing) error {
+	items := []any{}
+	for _, name := range envs.CuratedNames() {
+		if l.name == "" || l.name == name {
+			items = append(items, s.azList(n, map[string]any{"name": name, "latest_version": "1"}))
+		}
+	}
+	if l.limit > 0 {
+		items = items[:min(l.limit, len(items))]
+	}
+	return s.printList(n, items)
 }
 
 // check refuses what cannot be listed.

@@ -75,7 +75,7 @@ func runCommand(s *session) *cobra.Command {
 	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to (default: the name of this folder)")
 	f.StringArrayVar(&r.tags, "tag", nil, "tag NAME=VALUE; may be repeated")
 	f.StringArrayVarP(&r.env, "env-var", "e", nil, "environment variable NAME=VALUE, or NAME to pass yours; may be repeated")
-	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], the folder of a virtual environment, a requirements, conda or lock file, a pyproject.toml, or an environment's YAML file (default: what your shell would use)")
+	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], docker://IMAGE, the folder of a virtual environment, a requirements, conda or lock file, a pyproject.toml, or an environment's YAML file (default: what your shell would use)")
 	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
 	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end, or kept there if PATH is azureml://datastores/…; may be repeated")
 	f.StringVar(&r.code, "code", ".", "folder to upload")

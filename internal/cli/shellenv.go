@@ -260,6 +260,9 @@ func (r *bareRun) givenEnvironment(ctx context.Context, c *client.Client) (strin
 	if r.dryRun && r.environment == "python" {
 		return "local:python", nil, nil
 	}
+	if r.dryRun && strings.HasPrefix(r.environment, imageScheme) {
+		return "local:image", nil, nil
+	}
 	id, err := r.s.environment(ctx, c, r.environment)
 	return id, nil, err
 }

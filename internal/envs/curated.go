@@ -2,6 +2,7 @@ package envs
 
 import (
 	_ "embed"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -208,16 +209,21 @@ func (r *recipe) condaFile() string {
 	return b.String()
 }
 
+// CuratedNames are the names of the curated environments whose definitions Azure publishes.
+func CuratedNames() []string { return slices.Sorted(maps.Keys(recipes())) }
+
 // NearestCurated is the name of the curated environment that is most like a name; empty where none
 // is.
 func NearestCurated(name string) string {
 	key := strings.TrimPrefix(strings.ToLower(curatedName(name)), "azureml-")
+	key = strings.Replace(key, "scikit-learn", "sklearn", 1)
 	best, least := "", len(key)/2+1
-	names := make([]string, 0, len(recipes()))
-	for n := range recipes() {
-		names = append(names, n)
+	names := CuratedNames()
+	for _, n := range slices.Backward(names) { // a name without its version means the newest
+		if key != "" && (strings.HasPrefix(n, key+"-") || strings.HasPrefix(n, "acpt-"+key+"-")) {
+			return n
+		}
 	}
-	slices.Sort(names)
 	for _, n := range names {
 		if d := berth.Distance(key, n); d < least || d == least && best != "" { // the newest of several
 			best, least = n, d

@@ -358,6 +358,9 @@ func notThere(tx *store.Tx, ws berth.Workspace, collection, name, title string) 
 		return berth.Missingf("there is no %s %s in this workspace", noun, title)
 	}
 	list := fmt.Sprintf("`berth %s list` shows what there is", noun)
+	if noun == "environment" {
+		list = "`berth environment list` and `berth environment list --curated` show what there is"
+	}
 	versions, err := tx.List(store.Query{Workspace: ws.Key(), Kind: collection + "/versions", Name: name, Limit: 1, NoBody: true})
 	if err != nil {
 		return err
