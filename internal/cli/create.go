@@ -135,6 +135,11 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.Bool("skip-validation", false, "accepted for compatibility with az; the server checks what it is sent")
 	f.Lookup("skip-validation").Hidden = true
 	switch n.word {
+	case "compute":
+		cmd.Long = "Creates a cluster, whose nodes come when jobs wait and go when they are idle, or an instance: one machine for one person.\n\n" +
+			"  berth compute create -n cpu --type amlcompute --size Standard_DS3_v2 --max-instances 4\n" +
+			"  berth compute create -n mybox --type computeinstance --size Standard_DS3_v2\n\n" +
+			"Machines and clusters that are there already are attached: `berth compute attach --help`."
 	case "job":
 		f.StringVar(&o.on, "on", "", "compute to run on, in place of the file's")
 		f.BoolVar(&o.dryRun, "dry-run", false, "only show the plan, as berth plan does")
@@ -270,6 +275,9 @@ func (n noun) byFlags(err error) error {
 		return err
 	}
 	for i, e := range wrong {
+		if e.File == commandLineFile {
+			wrong[i].Line, wrong[i].Col = 0, 0 // there are no lines
+		}
 		for _, o := range n.options {
 			flag, _, _ := strings.Cut(o.flag, "/")
 			if e.File == commandLineFile && e.Field == o.field {

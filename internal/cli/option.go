@@ -15,6 +15,7 @@ type option struct {
 	field       string // path in the file; of tags the map
 	kind        optionKind
 	update      bool // update takes it too
+	help        string
 }
 
 type optionKind int
@@ -36,20 +37,20 @@ var (
 var computeOptions = []option{
 	description,
 	tags,
-	{flag: "type", short: "t", field: "type"},
-	{flag: "size", field: "size"},
-	{flag: "location", short: "l", field: "location"},
-	{flag: "tier", field: "tier"},
-	{flag: "min-instances", field: "min_instances", update: true},
-	{flag: "max-instances", field: "max_instances", update: true},
-	{flag: "idle-time-before-scale-down", short: "d", field: "idle_time_before_scale_down", update: true},
-	{flag: "ssh-public-access-enabled", short: "p", field: "ssh_public_access_enabled", kind: switchOption},
-	{flag: "admin-username", field: "ssh_settings.admin_username"},
+	{flag: "type", short: "t", field: "type", help: "amlcompute: a cluster, whose nodes come and go; computeinstance: one machine for one person"},
+	{flag: "size", field: "size", help: "size of a node, for example Standard_DS3_v2; berth compute list-sizes lists them"},
+	{flag: "location", short: "l", field: "location", help: "region; default: that of the workspace"},
+	{flag: "tier", field: "tier", help: "of a cluster: dedicated or low_priority"},
+	{flag: "min-instances", field: "min_instances", update: true, help: "nodes that a cluster keeps, 0 for none while nothing runs"},
+	{flag: "max-instances", field: "max_instances", update: true, help: "nodes that a cluster may have"},
+	{flag: "idle-time-before-scale-down", short: "d", field: "idle_time_before_scale_down", update: true, help: "seconds until an idle node of a cluster goes"},
+	{flag: "ssh-public-access-enabled", short: "p", field: "ssh_public_access_enabled", kind: switchOption, help: "of an instance: whether SSH is let in"},
+	{flag: "admin-username", field: "ssh_settings.admin_username", help: "name of the user on the nodes"},
 	{flag: "admin-password", field: "ssh_settings.admin_password"},
-	{flag: "ssh-key-value", field: "ssh_settings.ssh_key_value"},
+	{flag: "ssh-key-value", field: "ssh_settings.ssh_key_value", help: "public SSH key that may log in"},
 	{flag: "vnet-name", field: "network_settings.vnet_name"},
 	{flag: "subnet", field: "network_settings.subnet"},
-	{flag: "identity-type", field: "identity.type", update: true},
+	{flag: "identity-type", field: "identity.type", update: true, help: "system_assigned or user_assigned"},
 	{flag: "user-assigned-identities", short: "i", field: "identity.user_assigned_identities", kind: listOption, update: true},
 	{flag: "enable-node-public-ip", field: "enable_node_public_ip", kind: switchOption},
 	{flag: "user-tenant-id", field: "create_on_behalf_of.user_tenant_id"},
@@ -145,6 +146,9 @@ func optionFlags(cmd *cobra.Command, options []option) {
 	f := cmd.Flags()
 	for _, o := range options {
 		help := "the field " + o.field
+		if o.help != "" {
+			help = o.help
+		}
 		if o.kind == tagsOption || o.kind == sharesOption {
 			f.VarP(&wordGroups{}, o.flag, o.short, "KEY=VALUE …: "+help)
 			takesMany(f.Lookup(o.flag), many)
