@@ -253,7 +253,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 	}
 	defer func() {
 		if completes {
-			s.completeFlags(root)
+			s.completeTree(root)
 		}
 	}()
 	all := commands()

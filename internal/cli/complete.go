@@ -87,15 +87,9 @@ func (s *session) completeOpen(cmd *cobra.Command, args []string, word string) (
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	instances, _ := s.listed("computeType", "computes")(cmd, args, word)
 	endpoints, _ := s.listed("", "onlineEndpoints")(cmd, args, word)
-	var out []string
-	for _, name := range instances {
-		if strings.HasSuffix(name, "\t"+berth.TypeInstance) {
-			out = append(out, name)
-		}
-	}
-	return append(out, endpoints...), cobra.ShellCompDirectiveNoFileComp
+	jobs, directive := s.completeJobs([]berth.JobStatus{berth.Running})(cmd, args, word)
+	return slices.Concat(s.instances(cmd, args, word), endpoints, jobs), directive
 }
 
 // completeNoun offers the names of a noun's resources.
@@ -127,14 +121,108 @@ func (s *session) completeNoun(n noun) completion {
 	return s.listed("", n.collection)
 }
 
-// completeFlags adds completion to the flags of a tree of commands that name what a server has.
-func (s *session) completeFlags(cmd *cobra.Command) {
-	for flag, complete := range map[string]completion{"on": s.completeCompute, "size": s.completeSize, "endpoint-name": s.listed("", "onlineEndpoints")} {
+// completeTree adds completion to the flags and arguments of a tree of commands that name what a
+// server has, or one of a few words.
+func (s *session) completeTree(cmd *cobra.Command) {
+	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	flags := map[string]completion{
+		"on": s.completeCompute, "size": s.completeSize, "endpoint-name": s.listed("", "onlineEndpoints"),
+		"output": words("json", "jsonc", "yaml", "yamlc", "table", "tsv", "none"),
+	}
+	switch path {
+	case "ps", "job list":
+		flags["status"] = words(append([]string{"active"}, berth.StatusTexts(jobStatuses())...)...)
+		flags["user"], flags["experiment"] = s.completeUser, s.completeExperiment(client.ViewActive)
+	case "run":
+		flags["experiment"] = s.completeExperiment(client.ViewActive)
+	case "compute create":
+		flags["type"] = words("amlcompute", "computeinstance")
+	case "cancel", "stop", "job cancel":
+		cmd.ValidArgsFunction = s.completeJobs(berth.ActiveStatuses)
+		flags["name"], flags["experiment-name"] = cmd.ValidArgsFunction, s.completeExperiment(client.ViewActive)
+	case "diff", "metrics", "download", "job download":
+		cmd.ValidArgsFunction = s.completeJobs(nil)
+	case "runs show", "runs artifacts", "runs download", "runs delete":
+		cmd.ValidArgsFunction = s.completeJob
+	case "user rotate", "user remove":
+		cmd.ValidArgsFunction = first(s.completeToken(func(t client.Token) string { return t.User }))
+	case "token revoke":
+		cmd.ValidArgsFunction = first(s.completeToken(func(t client.Token) string { return t.Name }))
+	case "ssh":
+		cmd.ValidArgsFunction = first(s.completeShell)
+	}
+	if strings.HasPrefix(path, "endpoint ") && strings.Contains(cmd.Use, " ") && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = first(flags["endpoint-name"])
+	}
+	for flag, complete := range flags {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // of a flag that is there
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // one that is there; the first to say keeps it
 		}
 	}
 	for _, sub := range cmd.Commands() {
-		s.completeFlags(sub)
+		s.completeTree(sub)
 	}
+}
+
+// words offers a few words.
+func words(all ...string) completion {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeJobs offers the names of late jobs with these statuses, as many as somebody wants.
+func (s *session) completeJobs(statuses []berth.JobStatus) completion {
+	return s.names(func(cmd *cobra.Command, c *client.Client) (out []string) {
+		for j, err := range c.Jobs(cmd.Context(), client.JobQuery{Max: offered, Status: statuses}) {
+			if err != nil {
+				break
+			}
+			out = append(out, j.Name)
+		}
+		return out
+	})
+}
+
+// completeUser offers those who made late jobs.
+func (s *session) completeUser(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return s.names(func(cmd *cobra.Command, c *client.Client) (out []string) {
+		for j, err := range c.Jobs(cmd.Context(), client.JobQuery{Max: offered}) {
+			if err != nil {
+				break
+			}
+			if user := j.SystemData.CreatedBy; !slices.Contains(out, user) {
+				out = append(out, user)
+			}
+		}
+		return out
+	})(cmd, args, word)
+}
+
+// completeToken offers what tokens are called, or whose they are.
+func (s *session) completeToken(of func(client.Token) string) completion {
+	return s.names(func(cmd *cobra.Command, c *client.Client) (out []string) {
+		tokens, err := c.Tokens(cmd.Context())
+		if err != nil {
+			return nil
+		}
+		for _, t := range tokens {
+			if name := of(t); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		return out
+	})
+}
+
+// completeShell offers where `berth ssh` goes: running jobs and instances.
+func (s *session) completeShell(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	jobs, directive := s.completeJobs([]berth.JobStatus{berth.Running})(cmd, args, word)
+	return append(s.instances(cmd, args, word), jobs...), directive
+}
+
+// instances are the compute instances there are.
+func (s *session) instances(cmd *cobra.Command, args []string, word string) []string {
+	computes, _ := s.listed("computeType", "computes")(cmd, args, word)
+	return slices.DeleteFunc(computes, func(name string) bool { return !strings.HasSuffix(name, "\t"+berth.TypeInstance) })
 }

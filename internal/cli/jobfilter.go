@@ -51,7 +51,7 @@ func (w jobFilter) query(now time.Time) (q client.JobQuery, err error) {
 			q.Status = append(q.Status, berth.ActiveStatuses...)
 			continue
 		}
-		every := append(berth.ActiveStatuses[:len(berth.ActiveStatuses):len(berth.ActiveStatuses)], berth.Completed, berth.Failed, berth.Canceled)
+		every := jobStatuses()
 		i := slices.IndexFunc(every, func(st berth.JobStatus) bool { return strings.EqualFold(string(st), word) })
 		if i < 0 {
 			return q, usagef("--status %s is not a status of jobs; they are active, %s", word, strings.Join(berth.StatusTexts(every), ", "))
@@ -59,6 +59,11 @@ func (w jobFilter) query(now time.Time) (q client.JobQuery, err error) {
 		q.Status = append(q.Status, every[i])
 	}
 	return q, nil
+}
+
+// jobStatuses are the statuses a job can have.
+func jobStatuses() []berth.JobStatus {
+	return slices.Concat(berth.ActiveStatuses, []berth.JobStatus{berth.Completed, berth.Failed, berth.Canceled})
 }
 
 // parseSince is the time that is a span before now, or a date.
