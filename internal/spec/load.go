@@ -153,6 +153,9 @@ func translate(v *value, o Options) (*Result, error) {
 		v = v.with("version", v.newText(o.Version))
 	}
 	k.make(l, v)
+	if e, ok := misplaced(v, o); ok && word == "job" && len(l.errs) > 0 {
+		return nil, Errors{e}
+	}
 	if len(l.errs) > 0 {
 		return nil, l.errs.tidy()
 	}
