@@ -172,6 +172,7 @@ func (s *session) followTo(ctx context.Context, c *client.Client, name string, r
 // conclude says how a job ended, fetches its outputs and ends with its exit code.
 func (s *session) conclude(ctx context.Context, c *client.Client, j *client.Job, outputs map[string]string) error {
 	s.summary(j)
+	s.hintLeft(j)
 	if err := s.fetchOutputs(ctx, c, j, outputs); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type session struct {
 	here     bool   // --local: the home is that of the server for this machine
 	server   string // the name under which it was saved by `berth login`
 	client   *client.Client
+	left     []string // of the folders that were uploaded, what stayed here without being a secret or a cache
 	cleanup  []func()
 }
 

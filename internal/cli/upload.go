@@ -160,6 +160,7 @@ func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload
 	if err != nil {
 		return "", err
 	}
+	s.sayIgnored(folder)
 	if len(folder.Files) == 0 {
 		return "", nil
 	}

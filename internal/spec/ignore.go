@@ -9,6 +9,8 @@ import (
 // Ignore is the list of patterns of an .amlignore or .gitignore file.
 type Ignore struct {
 	lines []pattern
+	git   *Ignore // what .gitignore says alone, where there is no .amlignore
+	extra *Ignore // what the folder's own file does not say
 }
 
 type pattern struct {
@@ -19,16 +21,43 @@ type pattern struct {
 
 // ignoreIn reads the ignore file of a folder: .amlignore, else .gitignore, else none.
 func ignoreIn(dir string, extra []string) *Ignore {
-	g := &Ignore{}
-	for _, name := range []string{".amlignore", ".gitignore"} {
+	g := &Ignore{extra: ParseIgnore(strings.Join(extra, "\n"))}
+	for _, name := range []string{".amlignore", GitIgnore} {
 		data, err := ReadFile(filepath.Join(dir, name))
 		if err == nil && len(data) <= MaxFile {
-			g.lines = ParseIgnore(string(data)).lines
+			own := ParseIgnore(string(data))
+			if g.lines = own.lines; name == GitIgnore {
+				g.git = own
+			}
 			break
 		}
 	}
-	g.lines = append(g.lines, ParseIgnore(strings.Join(extra, "\n")).lines...)
+	g.lines = append(g.lines, g.extra.lines...)
 	return g
+}
+
+// GitIgnore is the file that is believed where there is no .amlignore. It was not written for
+// uploads.
+const GitIgnore = ".gitignore"
+
+// byGit says whether it is .gitignore alone that leaves a name out.
+func (g *Ignore) byGit(name string) bool {
+	return g.git != nil && g.git.Match(name) && !g.extra.Match(name)
+}
+
+// maxIgnored is how many names that .gitignore leaves out are told.
+const maxIgnored = 1000
+
+// ignored notes a name, rel in its folder, that is left out.
+func (f *Folder) ignored(by *Ignore, name, rel string) {
+	folder := strings.HasSuffix(rel, "/")
+	if len(f.Ignored) == maxIgnored || by.git == nil || folder && !by.byGit(rel+"x") || !folder && !by.byGit(rel) {
+		return
+	}
+	if folder {
+		name += "/"
+	}
+	f.Ignored = append(f.Ignored, name)
 }
 
 // ParseIgnore reads patterns in the language of .gitignore.

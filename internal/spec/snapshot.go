@@ -40,6 +40,9 @@ type Folder struct {
 	HashVersion int
 	// Skipped says of what is neither a file nor a folder what it is: it is not uploaded.
 	Skipped []string
+	// Ignored are the first files and folders (which end with a slash) that only .gitignore leaves
+	// out.
+	Ignored []string
 	// strays says of each link that leads out of the folder what is wrong with it.
 	strays []string
 }
@@ -439,11 +442,16 @@ func (w *walker) entry(e fs.DirEntry, file, name string, open []string, inside b
 	// Folders are listed even when a pattern matches them: a later line may take a file back.
 	if isDir {
 		if w.ignore.prunes(rel) {
+			w.folder.ignored(w.ignore, name, rel+"/")
 			return nil
 		}
 		return w.walk(file, real, name, open)
 	}
-	if w.ignore.Match(rel) || isJoin(real) {
+	if w.ignore.Match(rel) {
+		w.folder.ignored(w.ignore, name, rel)
+		return nil
+	}
+	if isJoin(real) {
 		return nil
 	}
 	if !inside {
