@@ -263,13 +263,14 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
+	stray := t.stray()
 	t.times.Ended = time.Now()
 	if err := t.keep(Mark{Step: StepDone, Exit: exit}); err != nil {
 		return berth.Exit{}, err
 	}
 	t.letGo(true)
 	t.report(berth.TaskDone, "", func(r *berth.Report) {
-		r.Exit = exit
+		r.Exit, r.Warning = exit, stray
 		if t.holes {
 			r.Warning = "the disk was full while the command ran: its log may lack what it wrote then"
 		}

@@ -69,7 +69,7 @@ func TestCodeFromCache(t *testing.T) {
 			if got := b.staged(); !strings.Contains(got, want) || !strings.Contains(got, "code: 3 files") {
 				t.Errorf("staged: %s", got)
 			}
-			if w := b.warnings(); w != "" {
+			if w := b.warnings(); w != "2 files written outside ./outputs were not kept (lib/new, lib/x.txt): write them to ./outputs, or to a named output" {
 				t.Error(w)
 			}
 		}
