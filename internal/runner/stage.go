@@ -14,6 +14,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
 )
 
@@ -52,6 +53,9 @@ func (t *task) stage(ctx context.Context) error {
 				there, err := t.bringCode(ctx, client)
 				if err == nil && !there {
 					err = t.roomy(ctx, func() error { return client.Below(t.l.CodeBelow).Folder(ctx, t.l.Code, t.workdir(), &total) })
+					if err == nil {
+						err = cache.Programs(t.workdir())
+					}
 				}
 				if err != nil {
 					return fmt.Errorf("code: %w", err)

@@ -126,13 +126,24 @@ func (c *Cache) fill(ctx context.Context, root string, t *berth.Tree, list []int
 			mu.Unlock()
 			return nil
 		}
-		st.files[i].how = how
-		return err
+		if st.files[i].how = how; err != nil {
+			return err
+		}
+		return c.finish(&t.Files[i], dest(i), &st.files[i])
 	})
 	if err != nil || len(missing) == 0 {
 		return err
 	}
 	return c.fetch(ctx, t, missing, dest, src, st)
+}
+
+// finish makes a file that is in its place executable where it is a program.
+func (c *Cache) finish(f *berth.TreeFile, at string, st *fileState) error {
+	own, err := c.program(f, at)
+	if own {
+		st.how = copied
+	}
+	return err
 }
 
 // how a file came into a tree.
@@ -235,8 +246,10 @@ func (c *Cache) fetch(ctx context.Context, t *berth.Tree, missing []int, dest fu
 		if err == nil && !ok { // a file system without links, or too many of them
 			err = copyChecked(f, from, dest(i))
 		}
-		st.files[i].how = copied
-		return full(err)
+		if st.files[i].how = copied; err != nil {
+			return full(err)
+		}
+		return c.finish(f, dest(i), &st.files[i])
 	})
 	if err != nil {
 		return err
@@ -310,7 +323,11 @@ func protect(root string, t *berth.Tree) error {
 		if f.Folder() {
 			continue
 		}
-		if err := os.Chmod(filepath.Join(root, filepath.FromSlash(f.Path)), 0o400); err != nil {
+		file, mode := filepath.Join(root, filepath.FromSlash(f.Path)), fs.FileMode(0o400)
+		if info, err := os.Lstat(file); err == nil && info.Mode()&0o100 != 0 {
+			mode = 0o500
+		}
+		if err := os.Chmod(file, mode); err != nil {
 			return err
 		}
 	}
