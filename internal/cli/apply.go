@@ -81,7 +81,10 @@ func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource
 	for _, u := range res.Uploads {
 		var err error
 		if u.Kind == "code" {
-			uris[u.Placeholder], err = s.codeAsset(ctx, c, u, false, nil)
+			uris[u.Placeholder], err = s.codeAsset(ctx, c, u, false, func(f *spec.Folder) error {
+				s.leaveSecrets(f, "a line !NAME in .amlignore uploads")
+				return nil
+			})
 		} else {
 			uris[u.Placeholder], err = s.uploadData(ctx, c, u)
 		}

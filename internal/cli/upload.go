@@ -58,7 +58,7 @@ func (r *bareRun) uploadCode(ctx context.Context, c *client.Client, dir string) 
 	u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], virtualEnvs(dir)...)
 	return s.codeAsset(ctx, c, u, r.yes, func(f *spec.Folder) error {
 		if !r.secrets {
-			s.leaveSecrets(f)
+			s.leaveSecrets(f, "--secrets uploads")
 		}
 		if n := len(f.Files); !r.yes && (n > severalFiles || f.Bytes() > severalBytes) {
 			return s.confirmLarge(dir, n, f.Bytes())
@@ -77,8 +77,9 @@ func (s *session) confirmLarge(dir string, files int, bytes int64) error {
 	return s.confirm(what + ": upload all of it?")
 }
 
-// leaveSecrets takes out of a folder what looks like a secret, and says so.
-func (s *session) leaveSecrets(f *spec.Folder) {
+// leaveSecrets takes out of a folder what looks like a secret and was not asked for, and says so, and
+// what uploads it.
+func (s *session) leaveSecrets(f *spec.Folder, what string) {
 	var left []string
 	var dir string
 	inSecrets := false
@@ -87,7 +88,7 @@ func (s *session) leaveSecrets(f *spec.Folder) {
 		if in != dir { // files of a folder stand together
 			dir, inSecrets = in, holdsSecrets(in)
 		}
-		if !inSecrets && !looksSecret(base) {
+		if file.Asked || !inSecrets && !looksSecret(base) {
 			return false
 		}
 		left = append(left, file.Name)
@@ -96,11 +97,11 @@ func (s *session) leaveSecrets(f *spec.Folder) {
 	slices.Sort(left)
 	switch n := len(left); {
 	case n > 5:
-		s.say("not uploaded, because they look like secrets: %s and %d more; --secrets uploads them", strings.Join(left[:5], ", "), n-5)
+		s.say("not uploaded, because they look like secrets: %s and %d more; %s them", strings.Join(left[:5], ", "), n-5, what)
 	case n > 1:
-		s.say("not uploaded, because they look like secrets: %s; --secrets uploads them", strings.Join(left, ", "))
+		s.say("not uploaded, because they look like secrets: %s; %s them", strings.Join(left, ", "), what)
 	case n == 1:
-		s.say("not uploaded, because it looks like a secret: %s; --secrets uploads it", left[0])
+		s.say("not uploaded, because it looks like a secret: %s; %s it", left[0], what)
 	}
 }
 

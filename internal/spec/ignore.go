@@ -3,6 +3,7 @@ package spec
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -10,6 +11,7 @@ import (
 type Ignore struct {
 	lines []pattern
 	git   *Ignore // what .gitignore says alone, where there is no .amlignore
+	own   *Ignore // what .amlignore says alone, where it takes something back
 	extra *Ignore // what the folder's own file does not say
 }
 
@@ -26,8 +28,11 @@ func ignoreIn(dir string, extra []string) *Ignore {
 		data, err := ReadFile(filepath.Join(dir, name))
 		if err == nil && len(data) <= MaxFile {
 			own := ParseIgnore(string(data))
-			if g.lines = own.lines; name == GitIgnore {
+			switch g.lines = own.lines; {
+			case name == GitIgnore:
 				g.git = own
+			case slices.ContainsFunc(own.lines, func(p pattern) bool { return p.keep }):
+				g.own = own
 			}
 			break
 		}
@@ -43,6 +48,19 @@ const GitIgnore = ".gitignore"
 // byGit says whether it is .gitignore alone that leaves a name out.
 func (g *Ignore) byGit(name string) bool {
 	return g.git != nil && g.git.Match(name) && !g.extra.Match(name)
+}
+
+// asks says whether .amlignore takes a name back: its last line that matches begins with !.
+func (g *Ignore) asks(name string) bool {
+	if g.own == nil {
+		return false
+	}
+	for _, p := range slices.Backward(g.own.lines) {
+		if strings.Contains(name, p.need) && p.form.MatchString(name) {
+			return p.keep
+		}
+	}
+	return false
 }
 
 // maxIgnored is how many names that .gitignore leaves out are told.

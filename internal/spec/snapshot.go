@@ -53,6 +53,8 @@ type File struct {
 	Path string // absolute, links followed
 	Size int64
 	Hash string // SHA-256 in hex, where it is known
+	// Asked says that .amlignore takes it back (a line with !), whatever else would leave it out.
+	Asked bool
 
 	stamp stamp
 }
@@ -234,6 +236,7 @@ func (f *Folder) add(file, name string) error {
 // found is a file that was found for a snapshot.
 type found struct {
 	file, name string
+	asked      bool
 	// What stat says of it.
 	is      File
 	skipped string
@@ -299,7 +302,7 @@ func (x *found) look() {
 	case !st.Mode().IsRegular():
 		x.skipped = x.name + " is " + special(st.Mode())
 	default:
-		x.is = File{Name: x.name, Path: real, Size: st.Size(), stamp: stampOf(st)}
+		x.is = File{Name: x.name, Path: real, Size: st.Size(), Asked: x.asked, stamp: stampOf(st)}
 	}
 }
 
@@ -463,7 +466,7 @@ func (w *walker) entry(e fs.DirEntry, file, name string, open []string, inside b
 	if len(w.folder.Files)+len(w.found) >= MaxFiles {
 		return tooMany(file)
 	}
-	w.found = append(w.found, found{file: file, name: name})
+	w.found = append(w.found, found{file: file, name: name, asked: w.ignore.asks(rel)})
 	return nil
 }
 
