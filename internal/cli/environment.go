@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,7 +86,11 @@ func (s *session) environmentFile(ctx context.Context, c *client.Client, path st
 	}
 	switch {
 	case strings.EqualFold(filepath.Ext(path), ".txt"):
-		return s.condaEnvironment(ctx, c, condaOf(string(b)))
+		q, err := readRequirements(path)
+		if err != nil {
+			return "", err
+		}
+		return s.condaEnvironment(ctx, c, q.conda(path))
 	case isConda(b):
 		return s.condaEnvironment(ctx, c, string(b))
 	}
@@ -120,19 +123,6 @@ func (s *session) environmentFile(ctx context.Context, c *client.Client, path st
 // isConda reports whether a YAML file is conda's: it has dependencies at the top.
 func isConda(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("dependencies:")) || bytes.Contains(b, []byte("\ndependencies:"))
-}
-
-// condaOf is a conda file for a list of pip requirements.
-func condaOf(requirements string) string {
-	var b strings.Builder
-	b.WriteString("dependencies:\n- python\n- pip\n- pip:\n")
-	for _, line := range strings.Split(requirements, "\n") {
-		line, _, _ = strings.Cut(line, " #")
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			fmt.Fprintf(&b, "  - %q\n", line)
-		}
-	}
-	return b.String()
 }
 
 func (s *session) condaEnvironment(ctx context.Context, c *client.Client, conda string) (string, error) {

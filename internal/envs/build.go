@@ -115,12 +115,18 @@ func (b *builder) install(ctx context.Context, uv string, r request) error {
 		return err
 	}
 	args := append([]string{"pip", "install", "--no-progress", "--python", filepath.Join(b.dir, "bin", "python"), "-r", list}, r.args()...)
-	if len(r.Overrides) > 0 {
-		overrides := filepath.Join(b.dir, "overrides.txt")
-		if err := os.WriteFile(overrides, []byte(strings.Join(r.Overrides, "\n")+"\n"), 0o600); err != nil {
+	for _, more := range []struct {
+		option string
+		lines  []string
+	}{{"--constraint", r.Constraints}, {"--override", r.Overrides}} {
+		if len(more.lines) == 0 {
+			continue
+		}
+		file := filepath.Join(b.dir, more.option[2:]+"s.txt")
+		if err := os.WriteFile(file, []byte(strings.Join(more.lines, "\n")+"\n"), 0o600); err != nil {
 			return err
 		}
-		args = append(args, "--override", overrides)
+		args = append(args, more.option, file)
 	}
 	b.progress(fmt.Sprintf("resolving %s", count(len(r.Requirements), "requirement")))
 	version := pythonVersion(b.dir)

@@ -17,7 +17,8 @@ type condaFile struct {
 	Channels     []string       `yaml:"channels"`
 	Dependencies []any          `yaml:"dependencies"`
 	Variables    map[string]any `yaml:"variables"`
-	Overrides    []string       `yaml:"overrides"` // ours: versions whatever other packages require
+	Constraints  []string       `yaml:"constraints"` // ours: versions of packages that others require
+	Overrides    []string       `yaml:"overrides"`   // ours: versions whatever other packages require
 }
 
 // addConda adds what a conda file lists, translated to what PyPI calls it.
@@ -31,12 +32,27 @@ func (r *request) addConda(text string) error {
 			return berth.Errorf(berth.Invalid, "conda file: channel %q is a folder, and files of the machine the job was sent from are not on the node", c)
 		}
 	}
+	where := "conda file"
+	if strings.HasSuffix(strings.ToLower(f.Name), ".txt") { // made of a requirements file
+		where = f.Name
+	}
+	for _, line := range f.Constraints {
+		var only request
+		if err := only.addRequirements(line, where+", constraints"); err != nil {
+			return err
+		}
+		r.Constraints = append(r.Constraints, only.Requirements...)
+	}
 	for _, line := range f.Overrides {
 		var over request
 		if err := over.addRequirements(line, "conda file, overrides"); err != nil {
 			return err
 		}
 		r.Overrides = append(r.Overrides, over.Requirements...)
+	}
+	pip := where
+	if where != f.Name {
+		pip += ", pip"
 	}
 	for _, d := range f.Dependencies {
 		switch d := d.(type) {
@@ -51,7 +67,7 @@ func (r *request) addConda(text string) error {
 					return berth.Errorf(berth.Invalid, "conda file: only a list under pip: is understood among the dependencies, not %q", k)
 				}
 				for _, line := range list {
-					if err := r.addRequirements(fmt.Sprint(line), "conda file, pip"); err != nil {
+					if err := r.addRequirements(fmt.Sprint(line), pip); err != nil {
 						return err
 					}
 				}

@@ -32,6 +32,27 @@ func TestCondaOnlyVersion(t *testing.T) {
 	}
 }
 
+// TestConstraints: what a requirements file constrains is installed in that version where it is
+// wanted, and not otherwise; two lists of constraints are two environments.
+func TestConstraints(t *testing.T) {
+	newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	list := "name: requirements.txt\ndependencies: [python, pip, pip: [thing]]\n"
+	env, _ := prepare(t, c, berth.LaunchEnv{Conda: list + "constraints: [thing<2, other==1.0]\n"})
+	if got := python(t, env, "import thing, importlib.util as u; print(thing.__version__, u.find_spec('other'))"); got != "1.2.5 None" {
+		t.Errorf("installed: %s", got)
+	}
+	with, _ := envs.Translate(berth.LaunchEnv{Conda: list + "constraints: [thing<2]\n"})
+	without, err := envs.Translate(berth.LaunchEnv{Conda: list})
+	if err != nil || with.Hash == without.Hash {
+		t.Errorf("keys %s and %s, %v", with.Hash, without.Hash, err)
+	}
+	_, err = envs.Translate(berth.LaunchEnv{Conda: "name: requirements.txt\ndependencies: [pip: [--nonsense]]\n"})
+	if err == nil || !strings.HasPrefix(err.Error(), "requirements.txt: option --nonsense") {
+		t.Error(err)
+	}
+}
+
 // An image whose packages are known does without a container engine, and says so.
 func TestKnownImage(t *testing.T) {
 	for image, want := range map[string]string{

@@ -23,6 +23,7 @@ type request struct {
 	Python       pySpec
 	Requirements []string // PEP 508
 	Implied      []string // requirements that nobody named, see addImplied
+	Constraints  []string // versions of packages, where others require them
 	Overrides    []string // versions of packages whatever others require of them
 	Options      []option // of the requirements files, in their order
 	Conda        string   // text for the conda program; only with kindConda
@@ -114,10 +115,11 @@ func (r *request) key() string {
 		Python       string
 		Requirements []string
 		Implied      []string
+		Constraints  []string `json:",omitempty"`
 		Overrides    []string
 		Options      []option
 		Conda        string
-	}{2, r.Kind, runtime.GOOS + "/" + runtime.GOARCH, r.Python.String(), slices.Compact(reqs), r.Implied, r.Overrides, r.Options, r.Conda})
+	}{2, r.Kind, runtime.GOOS + "/" + runtime.GOARCH, r.Python.String(), slices.Compact(reqs), r.Implied, r.Constraints, r.Overrides, r.Options, r.Conda})
 	if err != nil {
 		panic(err) // strings only
 	}

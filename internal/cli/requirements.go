@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/spec"
+)
+
+// requirements are the lines of a requirements file and of those that it names.
+type requirements struct {
+	packages, constraints []string
+	read                  []string // files, and whether as constraints
+}
+
+// readRequirements reads a requirements file. What it names on this machine is not on the node:
+// other such files are read here, and the rest is refused.
+func readRequirements(path string) (*requirements, error) {
+	q := &requirements{}
+	return q, q.add(path, false)
+}
+
+func (q *requirements) add(path string, constrain bool) error {
+	id := fmt.Sprint(constrain, " ", filepath.Clean(path))
+	if slices.Contains(q.read, id) {
+		return nil
+	}
+	q.read = append(q.read, id)
+	b, err := spec.ReadFile(path)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%w", err)
+	}
+	text := strings.ReplaceAll(strings.TrimPrefix(string(b), "\ufeff"), "\r\n", "\n")
+	line, first := "", 0
+	for n, l := range strings.Split(text, "\n") {
+		if l, _, _ = strings.Cut(" "+l, " #"); first == 0 {
+			first = n + 1
+		}
+		if part, goesOn := strings.CutSuffix(strings.TrimRight(l, " \t"), `\`); goesOn {
+			line += strings.TrimSpace(part) + " "
+			continue
+		}
+		if err := q.line(path, strings.TrimSpace(line+strings.TrimSpace(l)), first, constrain); err != nil {
+			return err
+		}
+		line, first = "", 0
+	}
+	return q.line(path, strings.TrimSpace(line), first, constrain)
+}
+
+// line adds a line of the file at path.
+func (q *requirements) line(path, line string, n int, constrain bool) error {
+	wrong := func(format string, args ...any) error {
+		return berth.Errorf(berth.Invalid, "%s:%d: %s", path, n, fmt.Sprintf(format, args...))
+	}
+	option, value := splitOption(line)
+	switch option {
+	case "-r", "-c":
+		if strings.Contains(value, "://") {
+			return wrong("%s is not on this machine: save it beside %s and name the file", value, filepath.Base(path))
+		}
+		if !filepath.IsAbs(value) {
+			value = filepath.Join(filepath.Dir(path), value)
+		}
+		if _, err := os.Stat(value); err != nil {
+			return wrong("there is no file %s", value)
+		}
+		return q.add(value, constrain || option == "-c")
+	case "-e", "":
+		if !strings.Contains(value, "://") && isFolderOf(value) {
+			return wrong("%s is a folder of this machine, and not part of an environment, which jobs share: take the line out, and have the command install it: "+
+				"'pip install --no-deps %s && …'", line, line)
+		}
+	}
+	switch {
+	case line == "":
+	case constrain:
+		q.constraints = append(q.constraints, line)
+	default:
+		q.packages = append(q.packages, line)
+	}
+	return nil
+}
+
+// splitOption is an option of a requirements file by its short name, "" for a requirement, with
+// what follows it.
+func splitOption(line string) (option, value string) {
+	for _, o := range []struct{ short, long string }{{"-r", "--requirement"}, {"-c", "--constraint"}, {"-e", "--editable"}} {
+		rest, ok := strings.CutPrefix(line, o.long)
+		if !ok {
+			rest, ok = strings.CutPrefix(line, o.short)
+		}
+		if ok {
+			return o.short, strings.Trim(strings.TrimLeft(rest, "= \t"), `"'`)
+		}
+	}
+	if strings.HasPrefix(line, "-") {
+		return line, ""
+	}
+	return "", line
+}
+
+// isFolderOf says whether a requirement is a folder.
+func isFolderOf(value string) bool {
+	value, _, _ = strings.Cut(value, "[") // extras
+	return value == "." || value == ".." || strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") || strings.HasPrefix(value, "~") || filepath.IsAbs(value)
+}
+
+// conda is the file as a conda file that has its name, for errors on the node.
+func (q *requirements) conda(path string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %q\ndependencies:\n- python\n- pip\n- pip:\n", filepath.Base(path))
+	for _, line := range q.packages {
+		fmt.Fprintf(&b, "  - %q\n", line)
+	}
+	if len(q.constraints) > 0 {
+		b.WriteString("constraints:\n")
+	}
+	for _, line := range q.constraints {
+		fmt.Fprintf(&b, "- %q\n", line)
+	}
+	return b.String()
+}
