@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +55,7 @@ type fixture struct {
 	fetched int // how often the program was
 	blobs   *blobtest.Server
 	turners []driver.Turner
+	away    atomic.Bool // the server does not say whose turn it is
 
 	document string
 	access   *driver.Access // to connect with; nil where nothing has to be connected
@@ -149,6 +151,9 @@ func (f *fixture) turn(w http.ResponseWriter, r *http.Request, b []byte) {
 	id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/runner/v1/tasks/"), "/turn")
 	var ask berth.Turn
 	err := json.Unmarshal(b, &ask)
+	if f.away.Load() {
+		err = berth.Errorf(berth.Unavailable, "the server is away")
+	}
 	var answer berth.TurnAnswer
 	f.mu.Lock()
 	turners := slices.Clone(f.turners)
