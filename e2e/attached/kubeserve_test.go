@@ -30,6 +30,7 @@ func TestKubernetesAround(t *testing.T) {
 	t.Run("Cluster", func(t *testing.T) { clusterOfPods(t, c) })
 	t.Run("SDK", func(t *testing.T) { attachBySDK(t, c) })
 	t.Run("InCluster", func(t *testing.T) { serverInPod(t, c) })
+	t.Run("Queue", func(t *testing.T) { queueOfKueue(t, c) })
 }
 
 // replicaInPod serves a model from pods that cannot reach the server at its address: through the
