@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path"
@@ -54,7 +55,7 @@ func (s *jobService) logs(c *call, job string, p []string) error {
 	follow := strings.EqualFold(c.q.Get("follow"), "true") || c.q.Get("follow") == "1"
 	if len(l.parts) == 0 && !follow {
 		if berth.JobStatus(d.Status).Terminal() && named {
-			return berth.Errorf(berth.NotFound, "job %s has no log %s", d.Name, l.name)
+			return berth.Errorf(berth.NotFound, "job %s has no log %s; it has %s", d.Name, l.name, orElse(strings.Join(l.there, ", "), "none"))
 		}
 		c.w.Header().Set("X-Berth-Offset", "0")
 		return c.raw(nil)
@@ -77,6 +78,7 @@ type logReader struct {
 	container string
 	folder    string
 	name      string   // below folder; "" until it is known which
+	there     []string // the names of all logs
 	parts     []string // files, one for each attempt; the last may grow
 	at        int      // which of them is open
 	base      int64    // where that one begins
@@ -99,6 +101,7 @@ func (l *logReader) find() error {
 				live[strings.TrimPrefix(b.Name, l.folder)] = filepath.Join(l.s.blobs.Dir(), filepath.FromSlash(b.Live))
 			}
 		}
+		l.there = slices.Sorted(maps.Keys(live))
 		for _, name := range []string{stdLog, rankLog} {
 			if l.name == "" && live[name] != "" {
 				l.name = name

@@ -208,7 +208,7 @@ func TestParallelFailures(t *testing.T) {
 		"threshold": {[]string{"raise", "1", "raise"}, map[string]any{"retrySettings": once, "errorThreshold": 1}, "Failed", "error_threshold allows 1", -1, nil},
 		"allowed":   {[]string{"raise", "1", "raise"}, map[string]any{"retrySettings": once, "errorThreshold": 2}, "Completed", "2 items failed", 1, nil},
 		"batches":   {[]string{"raise", "1"}, map[string]any{"retrySettings": once, "miniBatchErrorThreshold": 0}, "Failed", "mini_batch_error_threshold allows 0", -1, nil},
-		"all":       {[]string{"raise"}, map[string]any{"retrySettings": once}, "Failed", "all 1 mini-batches failed", -1, nil},
+		"all":       {[]string{"raise"}, map[string]any{"retrySettings": once}, "Failed", "the only mini-batch failed", -1, nil},
 		"empty":     {nil, nil, "Failed", "the input data has no files", -1, nil},
 		"absent":    {[]string{"1"}, map[string]any{"inputs": map[string]any{"data": map[string]any{"jobInputType": "uri_folder", "uri": "file:///nowhere/at/all"}}}, "Failed", "nowhere/at/all", -1, nil},
 		"script":    {[]string{"1"}, map[string]any{"task": map[string]any{"entry_script": "other.py"}}, "Failed", "the code has no file other.py", -1, nil},

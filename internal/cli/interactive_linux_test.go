@@ -184,3 +184,30 @@ func TestLoginAsks(t *testing.T) {
 		t.Errorf("commands are sent as %q", got)
 	}
 }
+
+// Ctrl-D at a question is no.
+func TestConfirmCtrlD(t *testing.T) {
+	home, err := os.MkdirTemp("", "bc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "BERTH_HOME="+home, "HOME="+t.TempDir(), "BERTH_URL=", "BERTH_SERVER=", "NO_COLOR=1")
+	t.Cleanup(func() {
+		down := exec.Command("berth", "down")
+		down.Env = env
+		down.Run()         // it may not run
+		os.RemoveAll(home) // a temporary folder
+	})
+	run := exec.Command("berth", "run", "--no-code", "-n", "kept", "--", "true")
+	run.Env = env
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := onScreen(t, env, "berth", "rm", "kept")
+	s.until("[y/N] ")
+	s.press("\x04")
+	s.until("nothing was done")
+	if code := s.end(); code == 0 || strings.Contains(s.all.String(), "closed") {
+		t.Errorf("exit code %d: %s", code, s.all.String())
+	}
+}

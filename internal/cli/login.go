@@ -267,6 +267,11 @@ func (s *session) login(ctx context.Context, l *logins, address, name, ca, token
 	if name == localServer || strings.ContainsAny(name, "/\\ \t") {
 		return usagef("--name %s: choose another name, without spaces and slashes", name)
 	}
+	if ca != "" {
+		if _, err := os.Stat(ca); err != nil {
+			return berth.Errorf(berth.Invalid, "--ca: %s", plainError(err))
+		}
+	}
 	token, err := s.askToken(address, tokenFile)
 	if err != nil {
 		return err

@@ -184,6 +184,11 @@ func (d *templates) list() *cobra.Command {
 
 func (d *templates) remove() *cobra.Command {
 	return ignored(d.verb("delete", "Delete the record of a deployment; its resources stay", false, func(ctx context.Context, c *client.Client) (any, error) {
+		if !d.s.format.az { // az says nothing of one that is not there
+			if _, err := c.TreeGet(ctx, d.path(c)); err != nil {
+				return nil, err
+			}
+		}
 		return nil, c.TreeDelete(ctx, d.path(c))
 	}), "no-wait?", "yes?/y")
 }

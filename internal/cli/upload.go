@@ -69,12 +69,12 @@ func (r *bareRun) uploadCode(ctx context.Context, c *client.Client, dir string) 
 
 // confirmLarge asks a person about a large folder, and tells others.
 func (s *session) confirmLarge(dir string, files int, bytes int64) error {
-	what := fmt.Sprintf("%s holds %d %s, %s", dir, files, plural(files, "file"), size(bytes))
+	what := fmt.Sprintf("%d %s, %s", files, plural(files, "file"), size(bytes))
 	if !s.err.tty || !term.IsTerminal(int(os.Stdin.Fd())) {
-		s.say("uploading %s; name what should stay here in .amlignore", what)
+		s.say("uploading %s: %s; name what should stay here in .amlignore", dir, what)
 		return nil
 	}
-	return s.confirm(what + ": upload all of it?")
+	return s.confirm(dir + " holds " + what + ": upload all of it?")
 }
 
 // leaveSecrets takes out of a folder what looks like a secret and was not asked for, and says so, and

@@ -3,7 +3,9 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,7 +225,9 @@ func (s *session) confirm(question string) error {
 	}
 	fmt.Fprintf(s.err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil {
+	if errors.Is(err, io.EOF) { // Ctrl-D
+		s.say("")
+	} else if err != nil {
 		return err
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
@@ -364,6 +368,10 @@ func showServicesVerb(s *session, n noun) *cobra.Command {
 			}
 		}
 		if s.format.az && len(shown) == 0 {
+			return nil
+		}
+		if len(shown) == 0 && (s.format.plainly() || s.format.name == "table") {
+			s.say("job %s has no services of its own", t.name)
 			return nil
 		}
 		return s.print(shown)

@@ -276,6 +276,9 @@ func (s *session) summary(j *client.Job) {
 		mark = s.paint(s.err, color, mark) + " "
 	}
 	s.say("%s%s", mark, line)
+	if strings.Contains(st.Reason, "EOFError") { // of Python's input()
+		s.hint("a job has no standard input; `berth run -i` gives it this terminal, or what is piped in")
+	}
 	if s.err.tty || s.verbose {
 		if w := waterfall(t, st.Usage); w != "" {
 			s.hint("  %s", w)

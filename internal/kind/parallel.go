@@ -276,13 +276,13 @@ func (p *Parallel) Exceeded(w *berth.Work) string {
 	failed := w.Failed + w.Short
 	switch {
 	case p.MostItems >= 0 && w.FailedItems > p.MostItems:
-		return fmt.Sprintf("%d items have failed, and error_threshold allows %d%s", w.FailedItems, p.MostItems, last)
+		return fmt.Sprintf("%s failed, and error_threshold allows %d%s", have(w.FailedItems, "item"), p.MostItems, last)
 	case p.MostBatches >= 0 && failed > p.MostBatches:
-		return fmt.Sprintf("%d mini-batches have failed, and mini_batch_error_threshold allows %d%s", failed, p.MostBatches, last)
+		return fmt.Sprintf("%s failed, and mini_batch_error_threshold allows %d%s", have(failed, "mini-batch"), p.MostBatches, last)
 	case p.MostPercent < 100 && float64(failed)*100 > p.MostPercent*float64(w.Batches):
 		return fmt.Sprintf("%d of %d mini-batches have failed, and %g percent may%s", failed, w.Batches, p.MostPercent, last)
 	case w.Ended() && w.Failed == w.Batches:
-		return fmt.Sprintf("all %d mini-batches failed%s", w.Batches, last)
+		return all(w.Batches, "failed", "failed") + last
 	}
 	return ""
 }

@@ -131,6 +131,8 @@ func TestParallelExceeded(t *testing.T) {
 	}{
 		{"no limits", none, berth.Work{Batches: 4, Done: 1, Failed: 3, FailedItems: 30, Short: 1}, ""},
 		{"every mini-batch", none, berth.Work{Batches: 4, Failed: 4, LastError: "why"}, "all 4 mini-batches failed: why"},
+		{"the only mini-batch", none, berth.Work{Batches: 1, Failed: 1, LastError: "why"}, "the only mini-batch failed: why"},
+		{"one item", kind.Parallel{MostBatches: -1, MostPercent: 100}, berth.Work{Batches: 2, Done: 1, Failed: 1, FailedItems: 1}, "1 item has failed, and error_threshold allows 0"},
 		{"every mini-batch so far", none, berth.Work{Batches: 4, Failed: 3, Waiting: 1}, ""},
 		{"as many items as allowed", items, berth.Work{Batches: 9, Failed: 1, Waiting: 8, FailedItems: 2}, ""},
 		{"more items", items, berth.Work{Batches: 9, Failed: 1, Waiting: 8, FailedItems: 3}, "3 items have failed, and error_threshold allows 2"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -164,7 +165,7 @@ func exitOf(tasks []*berth.Task, reason string) *berth.Exit {
 func pulled(w *berth.Work) string {
 	text := fmt.Sprintf("%d of %d mini-batches have ended, and %d are worked on", w.Done+w.Failed, w.Batches, w.Running)
 	if w.Ended() {
-		text = fmt.Sprintf("all %d mini-batches have ended; the result is being written", w.Batches)
+		text = fmt.Sprintf("%s; the result is being written", all(w.Batches, "has ended", "have ended"))
 	}
 	if w.Failed > 0 {
 		text += fmt.Sprintf("; %d failed", w.Failed)
@@ -172,11 +173,42 @@ func pulled(w *berth.Work) string {
 	return text
 }
 
+// amount is a number of things.
+func amount(n int, word string) string {
+	switch {
+	case n == 1:
+		return "1 " + word
+	case strings.HasSuffix(word, "ch"):
+		word += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// have is what a number of things have done, up to the verb.
+func have(n int, word string) string {
+	if n == 1 {
+		return amount(n, word) + " has"
+	}
+	return amount(n, word) + " have"
+}
+
+// all says what all mini-batches did, in the words for one and for several.
+func all(n int, one, several string) string {
+	if n == 1 {
+		return "the only mini-batch " + one
+	}
+	return fmt.Sprintf("all %d mini-batches %s", n, several)
+}
+
 // ended is the reason of a job that has completed.
 func ended(w *berth.Work) string {
-	text := fmt.Sprintf("%d mini-batches with %d items were worked on", w.Done, w.Items)
+	were := "were"
+	if w.Done == 1 {
+		were = "was"
+	}
+	text := fmt.Sprintf("%s with %s %s worked on", amount(w.Done, "mini-batch"), amount(w.Items, "item"), were)
 	if w.FailedItems > 0 {
-		text += fmt.Sprintf("; %d items failed, which its error_threshold allows; the last: %s", w.FailedItems, orElse(w.LastError, "no reason"))
+		text += fmt.Sprintf("; %s failed, which its error_threshold allows; the last: %s", amount(w.FailedItems, "item"), orElse(w.LastError, "no reason"))
 	}
 	return text
 }
