@@ -57,6 +57,7 @@ func (s *jobService) explain(c *call, name string) error {
 		if e.Cost, err = x.jobCost(names...); err != nil {
 			return err
 		}
+		e.Advice = append(e.Advice, c.lacking(tx, d, st.Reason)...)
 		e.Advice = append(e.Advice, advice(e, st, d)...)
 		e.History, err = history(tx, d)
 		e.Reason = canceledBy(e)

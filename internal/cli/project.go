@@ -22,15 +22,9 @@ type project struct {
 	source   string   // folder of its own modules, as an editable install would add it
 }
 
-// projectFiles are the files that name packages, in the order in which they are looked for: what
-// says exactly which versions comes first.
-var projectFiles = []string{
-	"uv.lock", "poetry.lock", "pylock.toml", "requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "pyproject.toml",
-}
-
 // projectFile is the file of a folder that names its packages, "" when there is none.
 func projectFile(dir string) string {
-	for _, name := range projectFiles {
+	for _, name := range berth.PackageFiles {
 		path := filepath.Join(dir, name)
 		b, err := os.ReadFile(path)
 		switch {

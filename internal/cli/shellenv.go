@@ -142,6 +142,7 @@ func (r *bareRun) chooseEnvironment(ctx context.Context, c *client.Client) (id s
 	if program := r.program(); bringsEnvironment[program] {
 		return "", nil, nil // it makes one itself
 	}
+	r.hintActivate()
 	switch script, conda, err := scriptPackages(r.command, r.code); {
 	case err != nil:
 		return "", nil, err
@@ -201,6 +202,20 @@ func (r *bareRun) hintEnvironment(path string) {
 	}
 	if path != "" {
 		r.s.say("environment: this machine as it is, because none is active; --environment %s uses %s", path, filepath.Base(path))
+	}
+}
+
+// hintActivate says that an environment of the folder which the command would activate stays here.
+func (r *bareRun) hintActivate() {
+	for _, word := range strings.FieldsFunc(strings.Join(r.command, " "), func(c rune) bool { return strings.ContainsRune(" \t\n;&|()'\"", c) }) {
+		dir, ok := strings.CutSuffix(word, "/bin/activate")
+		if !ok || filepath.IsAbs(dir) || r.noCode {
+			continue
+		}
+		if e := environmentAt(filepath.Join(r.code, dir)); e != nil {
+			dir = filepath.Join(r.code, dir)
+			r.s.say("environment: %s is not uploaded; --environment %s uses it, and the command need not activate it", dir, dir)
+		}
 	}
 }
 
