@@ -53,7 +53,7 @@ func TestCodeFromCache(t *testing.T) {
 		s := blobtest.New(t)
 		s.Set(map[string]string{"code/train.sh": "echo trained", "code/lib/x.txt": "x", "code/lib/old.txt": "old"})
 		for i, want := range []string{"brought to the node", "on the node already"} {
-			b := newBench(t, `sh ./train.sh && cat lib/x.txt lib/old.txt; echo; ls; echo changed >lib/x.txt; rm lib/old.txt; echo new >lib/new; rm train.sh; echo o >outputs/o; mkdir logs; cp lib/x.txt logs/l`)
+			b := newBench(t, `sh ./train.sh && cat lib/x.txt lib/old.txt; echo; ls; sleep 0.1; echo changed >lib/x.txt; rm lib/old.txt; echo new >lib/new; rm train.sh; echo o >outputs/o; mkdir logs; cp lib/x.txt logs/l`)
 			b.options.Cache = c
 			b.launch.Code, b.launch.CodeVersion = s.At("code"), "version-1"
 			b.launch.Artifacts = s.At(fmt.Sprint("run", i))
