@@ -77,8 +77,8 @@ func (s *session) confirmLarge(dir string, files int, bytes int64) error {
 	return s.confirm(dir + " holds " + what + ": upload all of it?")
 }
 
-// leaveSecrets takes out of a folder what looks like a secret and was not asked for, and says so, and
-// what uploads it.
+// leaveSecrets takes out of a folder what looks like a secret and was not asked for. It says so,
+// and what uploads it.
 func (s *session) leaveSecrets(f *spec.Folder, what string) {
 	var left []string
 	var dir string

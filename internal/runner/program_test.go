@@ -10,8 +10,8 @@ import (
 	"github.com/berthml/berth/internal/runner/data/blobtest"
 )
 
-// TestPrograms: storage keeps no permissions; scripts of the code that name their interpreter can be
-// executed all the same, and nothing else can.
+// TestPrograms: storage keeps no permissions; scripts of the code that name their interpreter can
+// be executed all the same, and nothing else can.
 func TestPrograms(t *testing.T) {
 	files := map[string]string{
 		"code/run.sh": "#!/bin/sh\ntest ! -x plain.sh && test ! -x data.csv && tools/again \"$@\"", "code/tools/again": "#!/bin/sh\necho \"again $1\"",
