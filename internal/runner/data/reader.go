@@ -90,7 +90,7 @@ type blocks struct {
 func (b *blocks) take(r io.Reader, at, end int64) (total int64, err error) {
 	size := int64(len(b.p[0]))
 	for at < end && err == nil {
-		k, n := (at-b.off)/size, 0
+		k := (at - b.off) / size
 		to := b.p[k][(at-b.off)%size:]
 		if int(k) < b.full { // somebody has it: the file was begun again
 			var skipped int64
@@ -98,6 +98,7 @@ func (b *blocks) take(r io.Reader, at, end int64) (total int64, err error) {
 			at, total = at+skipped, total+skipped
 			continue
 		}
+		var n int
 		n, err = io.ReadFull(r, to)
 		at, total = at+int64(n), total+int64(n)
 		if n == len(to) {
