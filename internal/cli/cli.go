@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -230,6 +231,7 @@ func jobNoun() noun {
 // it names one, and of the nouns only those that it names get their verbs: a hundred commands with
 // their flags would take longer to make than most of them take to run.
 func newRoot(s *session, words []string) *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Run jobs on any machine, with Azure ML's own interface",
@@ -238,10 +240,16 @@ func newRoot(s *session, words []string) *cobra.Command {
 			"  berth job create -f job.yml --stream    run an Azure ML job file\n" +
 			"  berth ps                                list running and waiting jobs, and why they wait",
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
-		RunE:    func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
-		Version: berth.Version,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if version {
+				_, err := io.WriteString(s.out, versionLine())
+				return err
+			}
+			return group(cmd, args)
+		},
 	}
-	root.SetVersionTemplate(versionLine())
+	// cobra's own flag takes a template, whose package keeps the methods of all types.
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	s.prepareRoot(root)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
 		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
