@@ -36,7 +36,7 @@ func CleanURL(rawURL string) string {
 	if !ok {
 		return u
 	}
-	authority, path, hasPath := strings.Cut(rest, "/")
+	authority, path, hasPath := CutAuthority(scheme, rest)
 	at := strings.LastIndexByte(authority, '@')
 	if strings.Contains(authority[:max(at, 0)], ":") || strings.HasPrefix(strings.ToLower(scheme), "http") {
 		authority = authority[at+1:] // of Azure's schemes, what is before it is a container
@@ -45,4 +45,20 @@ func CleanURL(rawURL string) string {
 		authority += "/" + path
 	}
 	return scheme + "://" + authority
+}
+
+// CutAuthority cuts what follows "scheme://" after the host. A password with a slash makes an
+// address that nothing can read: what may be one ends with the last @.
+func CutAuthority(scheme, rest string) (authority, path string, hasPath bool) {
+	end := strings.IndexByte(rest, '/')
+	if end < 0 {
+		return rest, "", false
+	}
+	if _, err := url.Parse(scheme + "://" + rest); err != nil {
+		if at := strings.LastIndexByte(rest, '@'); at > end {
+			authority, path, hasPath = strings.Cut(rest[at:], "/")
+			return rest[:at] + authority, path, hasPath
+		}
+	}
+	return rest[:end], rest[end+1:], true
 }

@@ -27,6 +27,8 @@ func TestCleanURL(t *testing.T) {
 	for raw, want := range map[string]string{
 		"https://host/a/b?sig=s":     "https://host/a/b",
 		"https://u:p@host:1/a@b?x":   "https://host:1/a@b",
+		"https://u:pa/ss@host/x@y":   "https://y",
+		"https://u:pa/ss@host/x":     "https://host/x",
 		"HTTP://token@host":          "HTTP://host",
 		"s3://id:key@bucket/x":       "s3://bucket/x",
 		"abfss://fs@account.dfs/x":   "abfss://fs@account.dfs/x",

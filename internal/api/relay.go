@@ -2,7 +2,9 @@ package api
 
 import (
 	"encoding/json"
+	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -28,7 +30,8 @@ type relays struct {
 func newRelays(hosts []string) relays {
 	return relays{hosts, &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: 2 * time.Minute,
-		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 16, DisableCompression: true,
+		DialContext:     (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 16, MaxConnsPerHost: 256, DisableCompression: true,
 	}}
 }
 
@@ -66,11 +69,11 @@ func (s *runnerService) address(id berth.TaskID, g locate.Grant, r berth.Outside
 	return s.front.BaseURL + "/runner/v1/tasks/" + url.PathEscape(string(id)) + "/relay/" + pass, nil
 }
 
-// relayHeaders are those that are passed on, of requests and of answers.
-var relayHeaders = map[bool][]string{
-	false: {"Accept", "Content-Length", "Content-Type", "Depth", "If-Match", "If-Range", "If-Unmodified-Since", "Range"},
-	true:  {"Accept-Ranges", "Content-Length", "Content-Range", "Content-Type", "Etag", "Last-Modified"},
-}
+// What is passed on of requests and of answers, as [http.CanonicalHeaderKey] writes it.
+var (
+	relayedHeaders  = []string{"Accept", "Content-Length", "Content-Type", "Depth", "If-Match", "If-Range", "If-Unmodified-Since", "Range"}
+	answeredHeaders = []string{"Accept-Ranges", "Content-Length", "Content-Range", "Content-Type", "Etag", "Last-Modified"}
+)
 
 // relay passes a request of a task on.
 func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
@@ -101,10 +104,10 @@ func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
 		}
 		c.sent = true // by the proxy, whatever happens
 		(&httputil.ReverseProxy{
-			Transport: s.relays.http,
+			Transport: s.relays.http, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 			Rewrite: func(p *httputil.ProxyRequest) {
 				p.Out.URL, p.Out.Host = at, at.Host
-				only(p.Out.Header, relayHeaders[false])
+				only(p.Out.Header, relayedHeaders)
 				p.Out.Header.Set("Authorization", key.Authorization())
 				p.Out.Header.Set("User-Agent", "berth")
 			},
@@ -112,7 +115,7 @@ func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
 				if res.StatusCode/100 == 3 || res.StatusCode < 200 {
 					return berth.Errorf(berth.Invalid, "%s answers with a redirection, which is not followed", at.Host)
 				}
-				only(res.Header, relayHeaders[true])
+				only(res.Header, answeredHeaders)
 				return nil
 			},
 			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -63,7 +63,7 @@ func eachSecret(address string, replace func(secret, host string) (string, error
 	}
 	rest, fragment, hasFragment := strings.Cut(rest, "#")
 	rest, query, hasQuery := strings.Cut(rest, "?")
-	authority, path, hasPath := strings.Cut(rest, "/")
+	authority, path, hasPath := berth.CutAuthority(scheme, rest)
 	at := strings.LastIndexByte(authority, '@')
 	host := authority[at+1:]
 	var err error

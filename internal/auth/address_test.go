@@ -22,6 +22,7 @@ func TestSealAddress(t *testing.T) {
 		"https://b.s3.amazonaws.com/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AK%2F1&X-Amz-Date=20270101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Security-Token=t&X-Amz-Signature=s": "https://b.s3.amazonaws.com/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=*&X-Amz-Date=20270101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Security-Token=*&X-Amz-Signature=*",
 		"https://storage.googleapis.com/b/k?X-Goog-Signature=00ff":                                                                                                                                             "https://storage.googleapis.com/b/k?X-Goog-Signature=*",
 		"https://user:pass@host/x":                          "https://user:*@host/x",
+		"https://user:pa/ss@host/x":                         "https://user:*@host/x",
 		"HTTPS://ghp_secret@host/x#part":                    "HTTPS://*@host/x#part",
 		"https://host/x?token=t#part":                       "https://host/x?token=*#part",
 		"https://host/x?unknown=0123456789abcdef01234":      "https://host/x?unknown=*",

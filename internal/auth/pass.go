@@ -22,11 +22,11 @@ func (a *Authority) Session(ctx context.Context, p Principal, life time.Duration
 	return token, err
 }
 
-// Pass wraps a bearer's credentials so that only this server can read them, for one purpose and
-// until a time. It is what a browser holds instead of a token.
-func (k *Keys) Pass(bearer, purpose string, expiry time.Time) string {
+// Pass wraps a text so that only this server can read it, for one purpose and until a time. It is
+// what a browser holds instead of a token, and what a task's requests that are passed on begin with.
+func (k *Keys) Pass(text, purpose string, expiry time.Time) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(expiry.Unix()))
-	sealed := k.Seal(append(b, bearer...), "pass "+purpose)
+	sealed := k.Seal(append(b, text...), "pass "+purpose)
 	raw, err := base64.RawStdEncoding.DecodeString(sealed)
 	if err != nil {
 		return ""
@@ -34,7 +34,7 @@ func (k *Keys) Pass(bearer, purpose string, expiry time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// OpenPass is the inverse of Pass: the credentials, "" when the pass is for something else, too old
+// OpenPass is the inverse of Pass: the text, "" when the pass is for something else, too old
 // or not ours.
 func (k *Keys) OpenPass(pass, purpose string, now time.Time) string {
 	raw, err := base64.RawURLEncoding.DecodeString(pass)

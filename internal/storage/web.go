@@ -19,7 +19,7 @@ func (s *Store) readHTTP(props map[string]any) error {
 	}
 	switch {
 	case err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.ContainsAny(u.Path, "\\\x00"):
-		return berth.Errorf(berth.Invalid, "properties.url must have the form https://HOST[:PORT]/PATH, without a user, a query or a fragment, not %q", redact(raw))
+		return berth.Errorf(berth.Invalid, "properties.url must have the form https://HOST[:PORT]/PATH, without a user, a query or a fragment, not %q", berth.CleanURL(raw))
 	case path.Clean("/"+u.Path) != "/"+strings.Trim(u.Path, "/"):
 		return berth.Errorf(berth.Invalid, "the path of properties.url must have no empty parts, no . and no .., unlike %q", u.Path)
 	}
@@ -29,18 +29,6 @@ func (s *Store) readHTTP(props map[string]any) error {
 	}
 	s.name = s.base.Scheme + "://" + s.base.Host + escape(s.base.Path, true)
 	return nil
-}
-
-// redact takes out of a URL what may be a secret.
-func redact(raw string) string {
-	raw, _, _ = strings.Cut(raw, "?")
-	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
-		host, path, _ := strings.Cut(rest, "/")
-		if at := strings.LastIndexByte(host, '@'); at >= 0 {
-			return scheme + "://…" + host[at:] + "/" + path
-		}
-	}
-	return raw
 }
 
 // byHeader opens a web server with a header of requests.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,8 @@ type Outside struct {
 	c    *Client
 	at   *berth.Outside
 	sign Sign
+	// pages says that a web server shows pages of links, and does not speak WebDAV.
+	pages atomic.Bool
 }
 
 // Outside reaches a place in storage elsewhere.
@@ -37,7 +40,7 @@ func (c *Client) Outside(at *berth.Outside, sign Sign) *Outside {
 		compares.compares = true
 		c = &compares
 	}
-	return &Outside{c, at, sign}
+	return &Outside{c: c, at: at, sign: sign}
 }
 
 // Object is a file there.

@@ -29,6 +29,8 @@ import (
 const propfind = `<?xml version="1.0" encoding="utf-8"?>
 <propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/><getetag/><getlastmodified/></prop></propfind>`
 
+var errNoDAV = berth.Errorf(berth.Unsupported, "the server does not speak WebDAV")
+
 // multistatus is the answer.
 type multistatus struct {
 	XMLName   xml.Name `xml:"multistatus"`
@@ -57,13 +59,18 @@ func (o *Outside) webPage(ctx context.Context, folder string) (p page, err error
 		at.Path += folder + "/"
 	}
 	to := o.one(berth.OutsideRequest{Do: berth.OutsideList, Name: folder})
-	list, err := o.dav(ctx, to)
+	var list multistatus
 	var names []named
+	if err = errNoDAV; !o.pages.Load() {
+		list, err = o.dav(ctx, to)
+	}
 	switch code := berth.CodeOf(err); {
 	case err == nil:
 		names, err = list.names(at)
 	case ctx.Err() == nil && code != berth.Unavailable && code != berth.Unauthenticated:
-		names, err = o.index(ctx, to, at)
+		if names, err = o.index(ctx, to, at); err == nil {
+			o.pages.Store(true) // and so are the folders in it
+		}
 	}
 	if err != nil {
 		return p, err
@@ -84,7 +91,7 @@ func (o *Outside) dav(ctx context.Context, to address) (list multistatus, err er
 	h := http.Header{"Depth": {"1"}, "Content-Type": {"application/xml; charset=utf-8"}}
 	err = o.answered(ctx, "PROPFIND", to, h, propfind, func(res *http.Response, body io.Reader) error {
 		if res.StatusCode != http.StatusMultiStatus {
-			return berth.Errorf(berth.Unsupported, "the server does not speak WebDAV")
+			return errNoDAV
 		}
 		list = multistatus{}
 		return decode(body, &list)
@@ -99,14 +106,14 @@ func (list *multistatus) names(at *url.URL) (names []named, err error) {
 		if err != nil {
 			return nil, berth.Errorf(berth.Invalid, "the list has a name that cannot be read: %q", r.Href)
 		}
-		x := named{size: -1}
 		// Servers behind others do not know their own name: the path alone counts.
-		x.name = at.ResolveReference(ref).Path
-		if x.name == at.Path || x.name+"/" == at.Path {
+		leads := at.ResolveReference(ref).Path
+		if leads == at.Path || leads+"/" == at.Path {
 			continue // the folder itself
 		}
-		rel, ok := strings.CutPrefix(x.name, at.Path)
-		if x.name = strings.TrimSuffix(rel, "/"); !ok || !isName(x.name) {
+		rel, ok := strings.CutPrefix(leads, at.Path)
+		x := named{name: strings.TrimSuffix(rel, "/"), size: -1}
+		if !ok || !isName(x.name) {
 			return nil, berth.Errorf(berth.Invalid, "the list contains %q, which is not a name in the folder", r.Href)
 		}
 		x.folder = strings.HasSuffix(rel, "/")
@@ -156,16 +163,19 @@ func (o *Outside) index(ctx context.Context, to address, at *url.URL) (names []n
 		if err != nil || ref.RawQuery != "" || ref.Opaque != "" {
 			continue
 		}
-		to := at.ResolveReference(ref)
-		rel, ok := strings.CutPrefix(to.Path, at.Path)
+		leads := at.ResolveReference(ref)
+		rel, ok := strings.CutPrefix(leads.Path, at.Path)
 		name := strings.TrimSuffix(rel, "/")
-		if ok && to.Scheme == at.Scheme && to.Host == at.Host && isName(name) && !seen[rel] {
+		if ok && leads.Scheme == at.Scheme && leads.Host == at.Host && isName(name) && !seen[rel] {
 			seen[rel] = true
 			names = append(names, named{name: name, folder: name != rel, size: -1})
 		}
 	}
 	return names, nil
 }
+
+// maxAsked is for how many files of a folder the size is asked for, one by one.
+const maxAsked = 100_000
 
 // complete asks for the files of which a list does not say how large they are.
 func (o *Outside) complete(ctx context.Context, folder string, names []named) (p page, err error) {
@@ -191,6 +201,9 @@ func (o *Outside) complete(ctx context.Context, folder string, names []named) (p
 			}
 		}
 		p.objects = append(p.objects, Object{Path: path, Size: x.size, Tag: x.tag})
+	}
+	if len(rs) > maxAsked {
+		return p, berth.Errorf(berth.Invalid, "the list has %d files and not their sizes, and each is asked for: there may be %d in a folder; a server that speaks WebDAV says them", len(rs), maxAsked)
 	}
 	b := o.batch(rs)
 	g, gctx := errgroup.WithContext(ctx)
