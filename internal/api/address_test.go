@@ -26,7 +26,8 @@ func TestSignaturesAreHidden(t *testing.T) {
 	}
 	x.as(ann, "PUT", x.ws+"/environments/e/versions/1", props("image", "x")).want(201)
 	x.as(ann, "PUT", x.ws+"/components/c/versions/1", props("componentSpec", map[string]any{
-		"type": "command", "command": "ls ${{inputs.i}}", "environment": "azureml:e:1", "inputs": map[string]any{"i": map[string]any{"type": "uri_folder"}}})).want(201)
+		"type": "command", "command": "ls ${{inputs.i}}", "environment": "azureml:e:1", "inputs": map[string]any{"i": map[string]any{"type": "uri_folder"}},
+	})).want(201)
 	step := map[string]any{"type": "command", "componentId": "azureml:c:1", "computeId": "local", "inputs": map[string]any{"i": map[string]any{"job_input_type": "uri_folder", "uri": address}}}
 	command := props("jobType", "Command", "command", "ls ${{inputs.d}}", "inputs", map[string]any{"d": with("uri_folder")},
 		"outputs", map[string]any{"o": map[string]any{"jobOutputType": "uri_folder", "uri": address}})
@@ -59,7 +60,8 @@ func TestSignaturesAreHidden(t *testing.T) {
 	}
 	hidden(x.as(bob, "POST", "/data/v1.0"+x.ws+"/dataversion/batchGetResolvedUris", map[string]any{"values": []string{"azureml:set:1"}}).want(200))
 	hidden(x.as(ann, "PUT", x.ws+"/jobs/bad", props("jobType", "Command", "command", "ls", "inputs", map[string]any{
-		"d": map[string]any{"jobInputType": "uri_file", "uri": "ftp://u:" + secret + "@host/x?sig=" + secret}})).want(400))
+		"d": map[string]any{"jobInputType": "uri_file", "uri": "ftp://u:" + secret + "@host/x?sig=" + secret},
+	})).want(400))
 
 	err := x.db.View(t.Context(), func(tx *store.Tx) error {
 		for _, kind := range []string{"jobs", "data/versions", "models/versions", "codes/versions", "environments/versions", "schedules"} {

@@ -23,7 +23,7 @@ func (a *Authority) Session(ctx context.Context, p Principal, life time.Duration
 }
 
 // Pass wraps a text so that only this server can read it, for one purpose and until a time. It is
-// what a browser holds instead of a token, and what a task's requests that are passed on begin with.
+// what a browser holds instead of a token, and what opens an address that passes requests on.
 func (k *Keys) Pass(text, purpose string, expiry time.Time) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(expiry.Unix()))
 	sealed := k.Seal(append(b, text...), "pass "+purpose)
