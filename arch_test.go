@@ -113,7 +113,7 @@ var imports = map[string][]string{
 	"internal/migrate":               {"", "client"},
 	"internal/setup":                 {"", "internal/auth", "internal/config", "internal/store"},
 	"scripts/package":                {},
-	"internal/cli":                   {"", "client", "internal/auth", "internal/backup", "internal/setup", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/envs", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec", "internal/driver/provided"},
+	"internal/cli":                   {"", "client", "internal/auth", "internal/backup", "internal/setup", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec", "internal/driver/provided"},
 	"cmd/berth":                      {"internal/cli"},
 }
 

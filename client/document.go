@@ -211,3 +211,10 @@ func (c *Client) resolve(ctx context.Context, ids []string) (map[string]string, 
 	}
 	return uris, nil
 }
+
+// CuratedEnvironments are the names of the environments that are always there.
+func (c *Client) CuratedEnvironments(ctx context.Context) ([]string, error) {
+	var p page[string]
+	err := c.call(ctx, http.MethodGet, "/berth/v1/environments/curated", nil, &p)
+	return p.Value, err
+}

@@ -246,3 +246,13 @@ func jsonOf(doc string) (string, bool) {
 	}
 	return string(bytes.TrimSpace(b.Bytes())), true
 }
+
+// curatedNames answers with the names of the curated environments (ours: Azure has a registry for
+// them).
+func (s *Server) curatedNames(c *call) error {
+	names := []string{}
+	if s.CuratedNames != nil {
+		names = s.CuratedNames()
+	}
+	return c.send(http.StatusOK, map[string]any{"value": names})
+}

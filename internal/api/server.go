@@ -51,6 +51,8 @@ type Options struct {
 	CA string
 	// Curated is the environment behind a name that is always there.
 	Curated func(name string) (berth.LaunchEnv, bool)
+	// CuratedNames are the names of those that Azure publishes.
+	CuratedNames func() []string
 	// NearestCurated is the name like that which is always there, or empty.
 	NearestCurated func(name string) string
 	// Default is the workspace a client gets that names none.

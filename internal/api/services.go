@@ -108,6 +108,7 @@ func (s *Server) routes() {
 	user("GET /berth/v1/server", s.serverInfo)
 	user("GET /berth/v1/sizes", s.sizes.listSizes)
 	user("/berth/v1/sizes/{name}", s.sizes.oneSize)
+	user("GET /berth/v1/environments/curated", s.curatedNames)
 	user("GET /berth/v1/events", s.events.allEvents)
 	user("GET /metrics", s.metrics.metricsPage)
 	user("GET /opstatus/{verb}/{path...}", s.operations.operation)

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berthml/berth/client"
-	"github.com/berthml/berth/internal/envs"
 )
 
 // listing is what a list command was asked for.
@@ -53,9 +52,6 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if err := l.check(); err != nil {
 				return err
 			}
-			if l.curated {
-				return s.listCurated(n, l)
-			}
 			if n.word == "job" && !cmd.Flags().Changed("max-results") && !l.all {
 				l.limit = jobLimit
 			}
@@ -65,6 +61,9 @@ func listVerb(s *session, n noun) *cobra.Command {
 			c, err := s.open(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if l.curated {
+				return s.listCurated(cmd.Context(), c, n, l)
 			}
 			l.group = cmd.Flags().Changed("resource-group") || s.format.az && s.cfg.Workspace.Group != ""
 			if n.word == "job" && s.format.plainly() {
@@ -157,9 +156,13 @@ func (s *session) printList(n noun, items []any) error {
 }
 
 // listCurated lists the environments that are always there.
-func (s *session) listCurated(n noun, l listing) error {
+func (s *session) listCurated(ctx context.Context, c *client.Client, n noun, l listing) error {
+	names, err := c.CuratedEnvironments(ctx)
+	if err != nil {
+		return err
+	}
 	items := []any{}
-	for _, name := range envs.CuratedNames() {
+	for _, name := range names {
 		if l.name == "" || l.name == name {
 			items = append(items, s.azList(n, map[string]any{"name": name, "latest_version": "1"}))
 		}
