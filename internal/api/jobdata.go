@@ -39,6 +39,9 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if side == "outputs" && !writable(uri) && !direct {
 		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, berth.CleanURL(uri))
 	}
+	if _, err := url.Parse(uri); err != nil && strings.HasPrefix(strings.ToLower(uri), "http") && !strings.Contains(uri, "${{") {
+		return berth.Errorf(berth.Invalid, "properties.%s.%s: %s is not a URL: a password in it must be escaped (%%2F is a slash)", side, name, berth.CleanURL(uri))
+	}
 	if scheme, rest, ok := strings.Cut(strings.ToLower(uri), "://"); ok && !direct && !strings.Contains(uri, "${{") {
 		if !slices.Contains([]string{"azureml", "https", "http", "file"}, scheme) {
 			return berth.Errorf(berth.Invalid, "properties.%s.%s: addresses that begin with %s:// cannot be read here: use azureml://datastores/NAME/paths/PATH or https://, or give mode Direct for the command to open it itself", side, name, scheme)

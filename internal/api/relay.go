@@ -88,6 +88,9 @@ func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
 			return berth.Errorf(berth.Denied, "this address is not for %s requests", r.Method)
 		}
 		key, err := s.granted(c, id, ask.Grant)
+		if berth.CodeOf(err) == berth.Unauthenticated { // not by the storage
+			err = berth.Errorf(berth.Gone, "the tokens of user %s were revoked", ask.Grant.User)
+		}
 		if err != nil {
 			return err
 		}
@@ -113,9 +116,14 @@ func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
 			},
 			ModifyResponse: func(res *http.Response) error {
 				if res.StatusCode/100 == 3 || res.StatusCode < 200 {
+					w.Header().Set("X-Ms-Error-Code", "RedirectionNotFollowed") // what a node tells its user
 					return berth.Errorf(berth.Invalid, "%s answers with a redirection, which is not followed", at.Host)
 				}
 				only(res.Header, answeredHeaders)
+				// A browser must not show it with the rights that it has here.
+				res.Header.Set("Content-Security-Policy", "sandbox")
+				res.Header.Set("Content-Disposition", "attachment")
+				res.Header.Set("X-Content-Type-Options", "nosniff")
 				return nil
 			},
 			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {

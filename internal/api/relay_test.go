@@ -68,7 +68,8 @@ func TestRelay(t *testing.T) {
 	if got.Header.Get("Cookie") != "" || got.Header.Get("X-Forwarded-For") != "" {
 		t.Errorf("passed on: %v", got.Header)
 	}
-	if a.header.Get("Set-Cookie") != "" || a.header.Get("Location") != "" || a.header.Get("ETag") != `"1"` || string(a.raw) != "text" {
+	if a.header.Get("Set-Cookie") != "" || a.header.Get("Location") != "" || a.header.Get("ETag") != `"1"` || string(a.raw) != "text" ||
+		a.header.Get("Content-Security-Policy") != "sandbox" || a.header.Get("Content-Disposition") != "attachment" {
 		t.Errorf("answered: %v %s", a.header, a.raw)
 	}
 	if x.as("", "PUT", address(berth.OutsidePut, "o"), "written").want(200); got.Method != "PUT" || string(sent) != "written" {
@@ -90,7 +91,7 @@ func TestRelay(t *testing.T) {
 	if err := x.auth.Revoke(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	x.as("", "GET", get, nil).want(401)
+	x.as("", "GET", get, nil).want(410)
 	x.token("ann", auth.User)
 	if got != nil {
 		t.Errorf("%s was sent on", got.URL)

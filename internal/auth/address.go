@@ -58,8 +58,8 @@ func (k *Keys) OpenAddress(address, user string) (string, error) {
 // eachSecret replaces the parts of an address that nobody but its owner may see.
 func eachSecret(address string, replace func(secret, host string) (string, error)) (string, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok || scheme == "" || strings.ContainsAny(scheme, "/?#@ ") {
-		return address, nil
+	if !ok || scheme == "" || strings.ContainsAny(scheme, "/?#@ ") || strings.EqualFold(scheme, "azureml") || strings.EqualFold(scheme, "file") {
+		return address, nil // of the last two, a question mark is part of a name
 	}
 	rest, fragment, hasFragment := strings.Cut(rest, "#")
 	rest, query, hasQuery := strings.Cut(rest, "?")
@@ -81,16 +81,28 @@ func eachSecret(address string, replace func(secret, host string) (string, error
 		}
 		authority = name + "@" + host
 	}
-	if hasQuery {
-		parts := strings.Split(query, "&")
+	parameters := func(text string) string {
+		parts := strings.Split(text, "&")
 		for i, part := range parts {
-			name, value, _ := strings.Cut(part, "=")
-			if err == nil && value != "" && opens(name, value) {
-				value, err = replace(value, host)
+			name, value, named := strings.Cut(part, "=")
+			if !named { // a text alone may be a token
+				name, value = "", part
+			}
+			if err != nil || value == "" || !opens(name, value) {
+				continue
+			}
+			value, err = replace(value, host)
+			if parts[i] = value; named {
 				parts[i] = name + "=" + value
 			}
 		}
-		query = "?" + strings.Join(parts, "&")
+		return strings.Join(parts, "&")
+	}
+	if hasQuery {
+		query = "?" + parameters(query)
+	}
+	if hasFragment {
+		fragment = parameters(fragment)
 	}
 	if err != nil {
 		return "", err
@@ -112,6 +124,9 @@ var secretWords = []string{"sig", "token", "key", "secret", "pass", "pwd", "auth
 // opens says whether a parameter of an address may be what opens it: by its name, or because it is
 // longer than what people write, such as a date.
 func opens(name, value string) bool {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
 	name = strings.ToLower(name)
 	if strings.HasSuffix(name, "signedheaders") {
 		return false

@@ -128,6 +128,7 @@ const (
 	maxPage  = 64 << 20
 	maxPages = 100_000
 	maxList  = 512 << 20
+	maxDepth = 100 // of folders that are listed one by one
 )
 
 // List is what lies below the place, in the order of the names, and names that cannot be files on a
@@ -151,6 +152,9 @@ func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, er
 // listFolder lists everything below the place or, where folders are listed one by one, what is in
 // one, and returns the folders in it.
 func (o *Outside) listFolder(ctx context.Context, folder string, l *lister) (folders []string, err error) {
+	if strings.Count(folder, "/") >= maxDepth {
+		return nil, berth.Errorf(berth.Invalid, "it has folders within more than %d others: %.60s…", maxDepth, folder)
+	}
 	markers := map[string]bool{"": true}
 	for marker := ""; ; {
 		page, err := o.page(ctx, folder, marker)

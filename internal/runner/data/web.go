@@ -171,7 +171,8 @@ func (o *Outside) index(ctx context.Context, to address, at *url.URL) (names []n
 			names = append(names, named{name: name, folder: name != rel, size: -1})
 		}
 	}
-	return names, nil
+	// Some pages have two links for a folder, with and without the slash.
+	return slices.DeleteFunc(names, func(x named) bool { return !x.folder && seen[x.name+"/"] }), nil
 }
 
 // maxAsked is for how many files of a folder the size is asked for, one by one.
@@ -285,17 +286,22 @@ func (o *Outside) confirm(ctx context.Context, f source, rel string, size int64)
 	to := o.one(berth.OutsideRequest{Do: berth.OutsideGet, Name: rel})
 	return o.c.retry(ctx, func() error {
 		res, err := o.c.get(ctx, to, new(pin), http.Header{})
+		if berth.CodeOf(err) == berth.NotFound {
+			return errNotKept
+		}
 		if err != nil {
 			return err
 		}
 		defer res.Body.Close()
 		n, err := io.Copy(&comparison{r: io.NewSectionReader(f, 0, size)}, res.Body)
 		if errors.Is(err, errOther) || err == nil && n != size {
-			return berth.Errorf(berth.Unsupported, "the server accepts the file and does not keep it; it may not take files by PUT")
+			return errNotKept
 		}
 		return cutShort(ctx, err)
 	})
 }
+
+var errNotKept = berth.Errorf(berth.Unsupported, "the server accepts the file and does not keep it; it may not take files by PUT")
 
 // comparison is written what should be the same as it reads.
 type comparison struct {

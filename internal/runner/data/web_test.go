@@ -275,6 +275,10 @@ func TestWebFaults(t *testing.T) {
 			t.Errorf("%d %s: %v, %v", c.status, c.body, list, err)
 		}
 	}
+	status, kind, body = 200, "text/html", `<a href="d/">d</a> <a href="d">d</a>`
+	if _, _, err := web(t, liar.URL, "in").List(t.Context()); err == nil || !strings.Contains(err.Error(), "folders within more than 100 others") {
+		t.Errorf("folders without end: %v", err)
+	}
 	status, kind, body = 200, "text/html; charset=utf-8", `<A class=x HREF = 'b%5Cc'>odd</A><a href="y&amp;z">y</a><a href=q>q</a><a href="y&amp;z">again</a>`
 	list, skipped, err := web(t, liar.URL, "in").List(t.Context())
 	if err != nil || len(list) != 2 || list[0].Path != "q" || list[1].Path != "y&z" || !slices.Equal(skipped, []string{`b\c`}) {
