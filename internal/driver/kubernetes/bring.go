@@ -74,19 +74,36 @@ func (p *pod) image() string {
 	return ""
 }
 
-// learn notes whether pods reach the server by themselves, by one that has fetched the program or
-// could not. It returns how a task ended that could not because of what was learned: it never
-// began, and another attempt can be helped.
-func (d *Driver) learn(j *job, p *pod) *berth.Exit {
+// tries says whether the pod of a Job shows by itself whether pods reach the server.
+func (d *Driver) tries(j *job, p *pod) bool {
 	if p == nil || d.c.Dial == nil || j.Metadata.Annotations[tunnelAnnotation] != "" {
-		return nil
+		return false
 	}
 	d.mu.Lock()
-	auto := d.site.way() == wayAuto
-	d.mu.Unlock()
-	if !auto {
+	defer d.mu.Unlock()
+	return d.site.way() == wayAuto
+}
+
+// misjudged is how a task ended whose pod was wrongly thought to reach the server, nil when it was
+// not: it never began, and another attempt can be helped.
+func (d *Driver) misjudged(j *job, p *pod) *berth.Exit {
+	if !d.tries(j, p) || !p.over() || stopOf(j) != nil {
 		return nil
 	}
+	why := unbrought(p)
+	if why == "" {
+		return nil
+	}
+	return &berth.Exit{Code: -1, Cause: "evicted", Reason: notBroughtTo(p, why) + "; an init container will bring it into the next one"}
+}
+
+// learn notes whether pods reach the server by themselves, by one that has fetched the program or
+// could not.
+func (d *Driver) learn(j *job, p *pod) {
+	if !d.tries(j, p) {
+		return
+	}
+	failed := d.misjudged(j, p) != nil
 	t := &d.tunnels
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,13 +112,10 @@ func (d *Driver) learn(j *job, p *pod) *berth.Exit {
 			t.reached[p.image()] = true
 		}
 	}
-	why := unbrought(p)
-	if why == "" || !p.over() || stopOf(j) != nil {
-		return nil
+	if failed {
+		t.doubted = true
+		clear(t.reached)
 	}
-	t.doubted = true
-	clear(t.reached)
-	return &berth.Exit{Code: -1, Cause: "evicted", Reason: notBroughtTo(p, why) + "; an init container will bring it into the next one"}
 }
 
 // unbrought is why the program could not be brought into a pod with one container, "" when it was.

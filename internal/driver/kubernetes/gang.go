@@ -97,7 +97,7 @@ func (p *pod) index() int {
 
 // lookAtGang is the states of the tasks of a gang. A task whose pod has not ended when the Job has,
 // or was never made, ended because of the others.
-func (d *Driver) lookAtGang(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]refused) []driver.Observed {
+func (d *Driver) lookAtGang(j *job, pods map[int]*pod, refusals func() map[string]refused) []driver.Observed {
 	var ids []berth.TaskID
 	_ = json.Unmarshal([]byte(j.Metadata.Annotations[gangAnnotation]), &ids) // one that was tampered with has no tasks
 	gone := removed(j)
@@ -107,7 +107,7 @@ func (d *Driver) lookAtGang(ctx context.Context, c *client, j *job, pods map[int
 		if slices.Contains(gone, i) {
 			continue
 		}
-		o := d.lookAt(ctx, c, j, pods[i], refusals)
+		o := d.lookAt(j, pods[i], refusals)
 		o.Task, o.Handle = id, memberHandle(j.Metadata.Name, i)
 		if failed >= 0 && failed != i && stopOf(j) == nil && o.State == berth.TaskDone && !o.Exit.OK() {
 			o.Exit = &berth.Exit{Code: 143, Cause: "peer", Reason: "the pod of task " + strconv.Itoa(failed) + " failed: " + podExit(pods[failed]).Reason}

@@ -91,25 +91,30 @@ func (c *client) prefers(ctx context.Context, group string) (string, error) {
 	return v.PreferredVersion.GroupVersion, nil
 }
 
-// takeBack ends a Job whose place Kueue has taken: Kueue would start it again, and the command
-// would run twice as one task. So this one was evicted, and another attempt gets in line. It says
-// whether that is so; the next look tells how it went.
-func (d *Driver) takeBack(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]refused) bool {
+// takenBack is why a task has lost its place to Kueue, "" when it has not, or its Job has ended.
+func takenBack(j *job, p *pod, refusals func() map[string]refused) string {
 	queue := j.Metadata.Labels[queueLabel]
 	if queue == "" || !j.Spec.Suspend || over(j) || stopOf(j) != nil {
-		return false
+		return ""
 	}
 	if p != nil && (p.Status.Phase != "Failed" || p.Metadata.DeletionTimestamp == nil) {
-		return false // it has not ended, or by itself
+		return "" // it has not ended, or by itself
 	}
 	r := refusals()[j.Metadata.UID]
 	if p == nil && !r.evicted {
-		return false
+		return ""
 	}
 	why := "Kueue took its place in queue " + queue + " back"
 	if r.evicted {
 		why += ": " + r.why
 	}
+	return why
+}
+
+// endTaken ends a Job whose place Kueue has taken: Kueue would start it again, and the command
+// would run twice as one task. So this one was evicted, and another attempt gets in line. The next
+// look tells how it went.
+func (d *Driver) endTaken(ctx context.Context, c *client, j *job, why string) {
 	note, err := json.Marshal(stopped{Cause: "evicted", Why: why})
 	if err == nil {
 		notes := object{stopAnnotation: string(note)}
@@ -121,5 +126,4 @@ func (d *Driver) takeBack(ctx context.Context, c *client, j *job, p *pod, refusa
 	if err != nil && !has(err, http.StatusConflict) {
 		d.log.Warn("a Job that Kueue sent back was not ended", "job", j.Metadata.Name, "err", err)
 	}
-	return true
 }

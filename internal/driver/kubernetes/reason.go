@@ -39,27 +39,27 @@ func (s *stopped) exit() *berth.Exit {
 const imageCause = "environment"
 
 // look is the states of the tasks of a Job, of which there are several for a gang, by the newest of
-// its pods. refusals are the reasons of [client.refusals].
-func (d *Driver) look(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]refused) []driver.Observed {
+// its pods. refusals are the reasons of [client.refusals]. Looking has no effects, see tend.
+func (d *Driver) look(j *job, pods map[int]*pod, refusals func() map[string]refused) []driver.Observed {
 	if j.size() == 1 {
-		o := d.lookAt(ctx, c, j, pods[0], refusals)
+		o := d.lookAt(j, pods[0], refusals)
 		o.Task, o.Handle = berth.TaskID(j.Metadata.Annotations[taskAnnotation]), handle(j.Metadata.Name)
 		return []driver.Observed{o}
 	}
-	return d.lookAtGang(ctx, c, j, pods, refusals)
+	return d.lookAtGang(j, pods, refusals)
 }
 
 // lookAt is the state of a task by its Job and its pod, nil when there is none.
-func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]refused) driver.Observed {
+func (d *Driver) lookAt(j *job, p *pod, refusals func() map[string]refused) driver.Observed {
 	o := driver.Observed{State: berth.TaskPlaced}
 	if p != nil {
 		o.Node = p.Spec.NodeName
 	}
-	if d.takeBack(ctx, c, j, p, refusals) {
+	if takenBack(j, p, refusals) != "" {
 		o.State = berth.TaskEnding
 		return o
 	}
-	if exit := cmp.Or(d.learn(j, p), exitOf(j, p)); exit != nil {
+	if exit := cmp.Or(d.misjudged(j, p), exitOf(j, p)); exit != nil {
 		o.State, o.Exit, o.Final = berth.TaskDone, exit, j.size() == 1 // in a gang, the reason may be another's
 		return o
 	}
@@ -74,49 +74,74 @@ func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals
 	case p.Status.Phase == "Running":
 		o.State = berth.TaskRunning
 	default:
-		o.State, o.Why = d.pending(ctx, c, j, p)
+		o.State, o.Why = pending(j, p)
 	}
 	return o
 }
 
 // pending is the state of a task whose pod does not run yet.
-func (d *Driver) pending(ctx context.Context, c *client, j *job, p *pod) (berth.TaskState, string) {
+func pending(j *job, p *pod) (berth.TaskState, string) {
 	for _, x := range p.Status.Conditions {
 		if x.Type == "PodScheduled" && x.Status == "False" {
 			return berth.TaskPlaced, x.Message
 		}
 	}
-	why, forever := imageTrouble(p)
-	if why == "" {
-		d.mu.Lock()
-		delete(d.stuck, p.Metadata.UID)
-		d.mu.Unlock()
-		if p.Spec.NodeName == "" {
-			return berth.TaskPlaced, "Kubernetes has not looked for a node for it yet"
-		}
-		if j.Metadata.Annotations[tunnelAnnotation] != "" {
-			return berth.TaskPlaced, "its pod on node " + p.Spec.NodeName + " is being connected to the server through the API server of the cluster"
-		}
-		return berth.TaskStarting, ""
+	why, _ := imageTrouble(p)
+	switch {
+	case why != "":
+		return berth.TaskPlaced, why
+	case p.Spec.NodeName == "":
+		return berth.TaskPlaced, "Kubernetes has not looked for a node for it yet"
+	case j.Metadata.Annotations[tunnelAnnotation] != "":
+		return berth.TaskPlaced, "its pod on node " + p.Spec.NodeName + " is being connected to the server through the API server of the cluster"
 	}
-	if forever || d.since(p) > imageTime {
+	return berth.TaskStarting, ""
+}
+
+// tend does what the tasks of a Job call for before they are looked at: it notes what their pods
+// show, and ends the Job whose place was taken or whose image cannot be had.
+func (d *Driver) tend(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]refused) {
+	for i := range j.size() {
+		p := pods[i]
+		if why := takenBack(j, p, refusals); why != "" {
+			d.endTaken(ctx, c, j, why)
+			return
+		}
+		if p == nil {
+			continue
+		}
+		d.learn(j, p)
+		why, forever := imageTrouble(p)
+		waits := why != "" && p.Status.Phase != "Running" && !p.over()
+		d.note(p, waits || p.Metadata.DeletionTimestamp != nil)
+		if !waits || p.Metadata.DeletionTimestamp != nil || !forever && d.since(p) <= imageTime {
+			continue
+		}
 		if err := c.end(ctx, j.Metadata.Name, stopped{Cause: imageCause, Why: why}, time.Second); err != nil {
 			d.log.Warn("a Job without an image was not ended", "job", j.Metadata.Name, "err", err)
 		}
 	}
-	return berth.TaskPlaced, why
 }
 
-// since is for how long a pod has been seen to be stuck.
+// note keeps since when a pod is stuck, or that it is not.
+func (d *Driver) note(p *pod, stuck bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.stuck[p.Metadata.UID]; !stuck {
+		delete(d.stuck, p.Metadata.UID)
+	} else if !known {
+		d.stuck[p.Metadata.UID] = time.Now()
+	}
+}
+
+// since is for how long a pod has been seen to be stuck, 0 when it has not.
 func (d *Driver) since(p *pod) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at, known := d.stuck[p.Metadata.UID]
-	if !known {
-		at = time.Now()
-		d.stuck[p.Metadata.UID] = at
+	if at, known := d.stuck[p.Metadata.UID]; known {
+		return time.Since(at)
 	}
-	return time.Since(at)
+	return 0
 }
 
 // imageTrouble says why a container of a pod cannot be made, and whether that is for good; "" when

@@ -183,7 +183,9 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	refusals := sync.OnceValue(func() map[string]refused { return c.refusals(ctx, s.QueueName) })
 	all := make([]driver.Observed, 0, len(jobs))
 	for i := range jobs {
-		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name], refusals)...)
+		j, of := &jobs[i], pods[jobs[i].Metadata.Name]
+		d.tend(ctx, c, j, of, refusals)
+		all = append(all, d.look(j, of, refusals)...)
 	}
 	d.forget(pods)
 	d.keepTunnels(c, s, jobs, pods)
@@ -391,7 +393,7 @@ func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 		return err
 	}
 	j := &jobs[0]
-	for _, o := range d.look(ctx, c, j, pods[name], func() map[string]refused { return nil }) {
+	for _, o := range d.look(j, pods[name], func() map[string]refused { return nil }) {
 		if o.State != berth.TaskDone {
 			return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
 		}
