@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -22,6 +23,10 @@ const readyKey = "ready"
 
 // maxVariable is how long a launch in a variable may be: Linux takes 128 KiB.
 const maxVariable = 96 << 10
+
+// doubtTime is how long pods get init containers after one that could not fetch the program: its
+// node may have been the only one that cannot.
+const doubtTime = 10 * time.Minute
 
 // notBrought begins the last line of a container that could not bring the program.
 const notBrought = "berth-runner: "
@@ -108,12 +113,12 @@ func (d *Driver) learn(j *job, p *pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range p.Status.InitContainerStatuses {
-		if x := s.State.Terminated; s.Name == initName && x != nil && x.ExitCode == 0 && !t.doubted {
+		if x := s.State.Terminated; s.Name == initName && x != nil && x.ExitCode == 0 && time.Since(t.doubted) >= doubtTime {
 			t.reached[p.image()] = true
 		}
 	}
 	if failed {
-		t.doubted = true
+		t.doubted = time.Now()
 		clear(t.reached)
 	}
 }

@@ -2,9 +2,12 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
@@ -46,4 +49,42 @@ func TestAlone(t *testing.T) {
 	if got := d.alone(d.way(site{Image: "known"}), one); got.alone || got.way() != wayTunnel {
 		t.Errorf("when pods need tunnels: %+v", got)
 	}
+}
+
+// TestDoubtEnds: after one pod that could not fetch the program, later ones have init containers
+// for a while, and not for ever: its node may have been the only one.
+func TestDoubtEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened, err := Open(driver.Config{
+			Name: "k8s", Dir: t.TempDir(), Properties: []byte(`{}`),
+			Dial: func(context.Context) (net.Conn, error) { return nil, net.ErrClosed },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := opened.(*Driver)
+		learn := func(status string) {
+			var p pod
+			if err := json.Unmarshal([]byte(`{"spec":{"containers":[{"name":"task","image":"known"}]},"status":`+status+`}`), &p); err != nil {
+				t.Fatal(err)
+			}
+			d.learn(&job{}, &p)
+		}
+		const fetched = `{"phase":"Running","initContainerStatuses":[{"name":"berth-runner","state":{"terminated":{"exitCode":0}}}]}`
+		const failed = `{"phase":"Failed","containerStatuses":[{"name":"task","state":{"terminated":{"exitCode":95,"message":"` + notBrought + `no"}}}]}`
+		learn(fetched)
+		if !d.tunnels.direct("known") {
+			t.Error("a pod that has fetched it taught nothing")
+		}
+		learn(failed)
+		learn(fetched)
+		if d.tunnels.direct("known") {
+			t.Error("a pod that could not fetch it taught nothing")
+		}
+		time.Sleep(doubtTime)
+		learn(fetched)
+		if !d.tunnels.direct("known") {
+			t.Error("the doubt stays")
+		}
+	})
 }

@@ -50,7 +50,7 @@ type tunnels struct {
 	mu      sync.Mutex
 	needed  string                        // why pods of this cluster need them; empty while none did
 	reached map[string]bool               // images from which a pod has reached the server by itself
-	doubted bool                          // a pod did not, although one before it had
+	doubted time.Time                     // when a pod last did not, although one before it had
 	kept    map[string]context.CancelFunc // by pod, that are looked after
 	seen    map[string]time.Time          // by pod, since when its init container runs
 	told    chan struct{}                 // fires when needed is new
