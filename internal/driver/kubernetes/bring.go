@@ -15,7 +15,8 @@ import (
 // that fetches it and becomes it.
 
 // launchVariable has the launch of a pod with one container. Unlike a file of a volume it can be
-// taken away before the command begins.
+// taken away before the command begins. Processes that somebody starts in the container (pods/exec)
+// have it all the same: it stays in the specification.
 const launchVariable = "BERTH_LAUNCH"
 
 // readyKey is an empty key of the Secret, for what only has to know that it is there.
