@@ -32,19 +32,17 @@ const doubtTime = 10 * time.Minute
 // notBrought begins the last line of a container that could not bring the program.
 const notBrought = "berth-runner: "
 
-// alone decides whether the pod of a Job has one container. A gang's pods have to find out which of
-// the launches is theirs.
-func (d *Driver) alone(s site, all []berth.Launch) site {
+// oneContainer decides whether the pod of a Job has one container. A gang's pods have to find out
+// which of the launches is theirs.
+func (d *Driver) oneContainer(s site, all []berth.Launch) bool {
 	if len(all) > 1 || s.RunnerImage != "" {
-		return s
+		return false
 	}
 	if s.way() != wayDirect && (s.way() != wayAuto || !d.tunnels.direct(cmp.Or(all[0].Environment.Image, s.Image))) {
-		return s
+		return false
 	}
-	if b, err := launchText(all[0]); err == nil && len(b) <= maxVariable {
-		s.Tunnel, s.alone = "never", true
-	}
-	return s
+	b, err := launchText(all[0])
+	return err == nil && len(b) <= maxVariable
 }
 
 // direct says whether a pod of an image has reached the server by itself.
@@ -58,7 +56,7 @@ func (t *tunnels) direct(image string) bool {
 func bringItself(pod object, secret string) {
 	bring := pod["initContainers"].([]object)[0]
 	task := pod["containers"].([]object)[0]
-	task["command"] = append([]string{"/bin/sh", "-c", aloneScript}, bring["command"].([]string)[3:]...)
+	task["command"] = append([]string{"/bin/sh", "-c", oneScript}, bring["command"].([]string)[3:]...)
 	from := object{"secretKeyRef": object{"name": secret, "key": launchKey + ".0"}}
 	env, _ := task["env"].([]object)
 	task["env"] = append(env, object{"name": launchVariable, "valueFrom": from})
@@ -137,7 +135,7 @@ func unbrought(p *pod) string {
 }
 
 func notBroughtTo(p *pod, why string) string {
-	return "the runner could not be brought into the pod on node " + p.Spec.NodeName + ": " + strings.TrimPrefix(why, notBrought)
+	return "the runner could not be brought into the pod on node " + p.Spec.NodeName + ": " + why
 }
 
 // bringScript brings the program into the pod; its arguments are the address, the hash, the way,
@@ -200,10 +198,10 @@ const initScript = bringScript + `
 file=task/${5:-` + launchKey + `} && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} $file && chmod 666 $file || fail "the launch cannot be written"
 `
 
-// aloneScript is that of a container which becomes the task: then nothing is left of the launch but
+// oneScript is that of a container which becomes the task: then nothing is left of the launch but
 // the file, which the runner removes. The first process of a container does not hear SIGTERM unless
 // it says so, and the task must not begin once it was asked to end.
-var aloneScript = `
+var oneScript = `
 trap 'exit 143' TERM
 (` + bringScript + `
 umask 077

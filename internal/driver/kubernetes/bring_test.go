@@ -13,9 +13,9 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// TestAlone: a pod has one container where it is known to reach the server, and can do what the
-// init container would.
-func TestAlone(t *testing.T) {
+// TestOneContainer: a pod has one container where it is known to reach the server, and can do what
+// the init container would.
+func TestOneContainer(t *testing.T) {
 	opened, err := Open(driver.Config{
 		Name: "k8s", Dir: t.TempDir(), Properties: []byte(`{}`),
 		Dial: func(context.Context) (net.Conn, error) { return nil, net.ErrClosed },
@@ -41,13 +41,13 @@ func TestAlone(t *testing.T) {
 		{"a gang", site{Image: "known"}, append(one, one...), false},
 		{"a long launch", site{Image: "known"}, []berth.Launch{{Command: strings.Repeat("x", maxVariable)}}, false},
 	} {
-		if got := d.alone(d.way(x.s), x.all); got.alone != x.want || !x.want && got.Tunnel != x.s.Tunnel {
-			t.Errorf("%s: %+v", x.name, got)
+		if got := d.oneContainer(d.way(x.s), x.all); got != x.want {
+			t.Errorf("%s: %t", x.name, got)
 		}
 	}
 	d.tunnels.need("they do not reach it")
-	if got := d.alone(d.way(site{Image: "known"}), one); got.alone || got.way() != wayTunnel {
-		t.Errorf("when pods need tunnels: %+v", got)
+	if s := d.way(site{Image: "known"}); d.oneContainer(s, one) || s.way() != wayTunnel {
+		t.Errorf("when pods need tunnels: %+v", s)
 	}
 }
 

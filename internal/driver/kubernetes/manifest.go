@@ -44,8 +44,8 @@ type object = map[string]any
 var runTask = []string{workDir + "/program", "_task", "--dir", workDir + "/task", "--container"}
 
 // jobOf is the Job of a task, or of a gang. compute is the value of its label, and hash that of the
-// program.
-func jobOf(s site, all []berth.Launch, name, compute, hash string) (object, error) {
+// program. With oneContainer, its pod has one container, which brings the program itself.
+func jobOf(s site, oneContainer bool, all []berth.Launch, name, compute, hash string) (object, error) {
 	l := all[0]
 	t, err := s.instanceType(l.InstanceType)
 	if err != nil {
@@ -60,11 +60,14 @@ func jobOf(s site, all []berth.Launch, name, compute, hash string) (object, erro
 	case len(l.DockerArgs) > 0:
 		return nil, berth.Errorf(berth.Unsupported, "docker_args cannot be used on a Kubernetes compute")
 	}
+	if oneContainer {
+		s.Tunnel = "never" // there is nobody to bring it to
+	}
 	pod, err := podOf(s, t, l, image, name, hash)
 	if err != nil {
 		return nil, err
 	}
-	if s.alone {
+	if oneContainer {
 		bringItself(pod, name)
 	}
 	labels, notes := object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"}, object{taskAnnotation: string(l.Task)}

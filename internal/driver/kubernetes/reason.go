@@ -236,7 +236,7 @@ func podExit(p *pod) *berth.Exit {
 	}
 	for _, s := range p.Status.InitContainerStatuses {
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
-			return &berth.Exit{Code: -1, Cause: "staging", Reason: notBroughtTo(p, lastLine(t))}
+			return &berth.Exit{Code: -1, Cause: "staging", Reason: notBroughtTo(p, strings.TrimPrefix(lastLine(t), notBrought))}
 		}
 	}
 	if why := unbrought(p); why != "" {

@@ -40,8 +40,6 @@ type site struct {
 	MaxTasks int `json:"maxTasks"`
 	// Cluster is the last word of the compute's resource id, by which Azure names a cluster.
 	Cluster string `json:"-"`
-	// alone says that the container of the next task brings the program itself, see bring.go.
-	alone bool
 }
 
 type instanceType struct {

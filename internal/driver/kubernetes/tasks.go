@@ -44,8 +44,8 @@ func (d *Driver) start(ctx context.Context, all []berth.Launch) (name string, er
 	}
 	name = driver.Key(compute, string(all[0].Task))
 	all = addressed(all, name)
-	s = d.alone(d.way(s), all)
-	manifest, err := jobOf(s, all, name, compute, hash)
+	s = d.way(s)
+	manifest, err := jobOf(s, d.oneContainer(s, all), all, name, compute, hash)
 	if err != nil {
 		return "", err
 	}
