@@ -52,22 +52,6 @@ func (t *tunnels) direct(image string) bool {
 	return t.reached[image]
 }
 
-// bringItself has the container of a task do what its init container did.
-func bringItself(pod object, secret string) {
-	bring := pod["initContainers"].([]object)[0]
-	task := pod["containers"].([]object)[0]
-	task["command"] = append([]string{"/bin/sh", "-c", oneScript}, bring["command"].([]string)[3:]...)
-	from := object{"secretKeyRef": object{"name": secret, "key": launchKey + ".0"}}
-	env, _ := task["env"].([]object)
-	task["env"] = append(env, object{"name": launchVariable, "valueFrom": from})
-	delete(pod, "initContainers")
-	// The Secret is made after the Job. For a volume the kubelet waits, but where a variable is
-	// missing it comes back after a quarter of a minute.
-	task["volumeMounts"] = append(task["volumeMounts"].([]object), bring["volumeMounts"].([]object)[1])
-	volumes := pod["volumes"].([]object)
-	volumes[len(volumes)-1]["secret"].(object)["items"] = []object{{"key": readyKey, "path": "." + readyKey}}
-}
-
 // image is that of the task in a pod.
 func (p *pod) image() string {
 	for _, c := range p.Spec.Containers {

@@ -88,3 +88,28 @@ func TestDoubtEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestContainersOfAPod: a pod with one container has its launch in a variable, and of the Secret
+// only what says that it is there; one with an init container has it there and nowhere else.
+func TestContainersOfAPod(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		job, err := jobOf(site{Image: "x"}, one, []berth.Launch{{Task: "a.1"}}, "name", "compute", "hash")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]bool{
+			`"initContainers":`: !one, `"name":"BERTH_LAUNCH"`: one, `"items":[{"key":"ready","path":".ready"}]`: one, `"hash","direct"`: one, `"hash","auto"`: !one,
+		} {
+			if strings.Contains(string(b), text) != want {
+				t.Errorf("one container: %t: %s: want %t in %s", one, text, want, b)
+			}
+		}
+		if n := strings.Count(string(b), `"mountPath":"`+launchDir+`"`); n != 1 {
+			t.Errorf("one container: %t: %d containers mount the Secret", one, n)
+		}
+	}
+}

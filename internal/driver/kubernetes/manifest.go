@@ -63,12 +63,9 @@ func jobOf(s site, oneContainer bool, all []berth.Launch, name, compute, hash st
 	if oneContainer {
 		s.Tunnel = "never" // there is nobody to bring it to
 	}
-	pod, err := podOf(s, t, l, image, name, hash)
+	pod, err := podOf(s, t, l, podPlan{image: image, secret: name, hash: hash, command: runTask, oneContainer: oneContainer})
 	if err != nil {
 		return nil, err
-	}
-	if oneContainer {
-		bringItself(pod, name)
 	}
 	labels, notes := object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"}, object{taskAnnotation: string(l.Task)}
 	spec := object{
@@ -90,9 +87,19 @@ func jobOf(s site, oneContainer bool, all []berth.Launch, name, compute, hash st
 	return object{"apiVersion": "batch/v1", "kind": "Job", "metadata": object{"name": name, "labels": of, "annotations": notes}, "spec": spec}, nil
 }
 
+// podPlan is what a pod is for.
+type podPlan struct {
+	image        string
+	secret       string // with the launch
+	hash         string // of the program
+	command      []string
+	args         []string // more of initScript's
+	oneContainer bool     // it brings the program, and its command is runTask
+}
+
 // podOf is what the pod of a task is made from. Its processes have no account of the cluster unless
 // the compute names one.
-func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (object, error) {
+func podOf(s site, t instanceType, l berth.Launch, plan podPlan) (object, error) {
 	shm, err := shmSize(l.ShmSize)
 	if err != nil {
 		return nil, err
@@ -101,35 +108,22 @@ func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (
 	for k, v := range t.NodeSelector {
 		selector[k] = string(v)
 	}
-	work := object{"name": "work", "mountPath": workDir}
-	task := object{
-		"name": mainName, "image": image, "command": runTask,
-		"volumeMounts": []object{work, {"name": "shm", "mountPath": "/dev/shm"}},
-	}
-	if l.Serves { // the secret of the replica is asked for of everybody who connects
-		task["env"] = []object{{"name": "BERTH_BIND", "value": "0.0.0.0"}}
-	}
-	bring := object{
-		"name": initName, "image": cmp.Or(s.RunnerImage, image),
-		"command":      []string{"/bin/sh", "-c", initScript, "berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + hash, hash, s.way(), l.Home.CA},
-		"volumeMounts": []object{work, {"name": "launch", "mountPath": launchDir, "readOnly": true}},
-	}
-	for _, c := range []object{task, bring} {
-		c["terminationMessagePolicy"] = "FallbackToLogsOnError"
-		c["resources"] = resources(t, l)
-		if s.ImagePullPolicy != "" {
-			c["imagePullPolicy"] = s.ImagePullPolicy
-		}
+	task, before := containersOf(s, t, l, plan)
+	secret := object{"secretName": plan.secret, "defaultMode": 0o444}
+	if plan.oneContainer {
+		secret["items"] = []object{{"key": readyKey, "path": "." + readyKey}}
 	}
 	pod := object{
 		"restartPolicy": "Never", "enableServiceLinks": false, "automountServiceAccountToken": s.ServiceAccount != "",
-		"terminationGracePeriodSeconds": seconds(l.Grace + uploadTime), "nodeSelector": selector,
-		"initContainers": []object{bring}, "containers": []object{task},
+		"terminationGracePeriodSeconds": seconds(l.Grace + uploadTime), "nodeSelector": selector, "containers": []object{task},
 		"volumes": []object{
 			{"name": "work", "emptyDir": object{}},
 			{"name": "shm", "emptyDir": object{"medium": "Memory", "sizeLimit": shm}},
-			{"name": "launch", "secret": object{"secretName": secret, "defaultMode": 0o444}},
+			{"name": "launch", "secret": secret},
 		},
+	}
+	if before != nil {
+		pod["initContainers"] = before
 	}
 	if s.ServiceAccount != "" {
 		pod["serviceAccountName"] = s.ServiceAccount
@@ -148,6 +142,42 @@ func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (
 		pod["imagePullSecrets"] = pull
 	}
 	return pod, nil
+}
+
+// containersOf are the container of a task, and the init container before it where there is one.
+func containersOf(s site, t instanceType, l berth.Launch, plan podPlan) (task object, before []object) {
+	work, memory := object{"name": "work", "mountPath": workDir}, object{"name": "shm", "mountPath": "/dev/shm"}
+	launch := object{"name": "launch", "mountPath": launchDir, "readOnly": true}
+	args := append([]string{"berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + plan.hash, plan.hash, s.way(), l.Home.CA}, plan.args...)
+	var env []object
+	if l.Serves { // the secret of the replica is asked for of everybody who connects
+		env = append(env, object{"name": "BERTH_BIND", "value": "0.0.0.0"})
+	}
+	task = object{"name": mainName, "image": plan.image, "command": plan.command, "volumeMounts": []object{work, memory}}
+	if plan.oneContainer {
+		from := object{"secretKeyRef": object{"name": plan.secret, "key": launchKey + ".0"}}
+		env = append(env, object{"name": launchVariable, "valueFrom": from})
+		task["command"] = append([]string{"/bin/sh", "-c", oneScript}, args...)
+		// The Secret is made after the Job. For a volume the kubelet waits, but where a variable is
+		// missing it comes back after a quarter of a minute.
+		task["volumeMounts"] = []object{work, memory, launch}
+	} else {
+		before = []object{{
+			"name": initName, "image": cmp.Or(s.RunnerImage, plan.image),
+			"command": append([]string{"/bin/sh", "-c", initScript}, args...), "volumeMounts": []object{work, launch},
+		}}
+	}
+	if env != nil {
+		task["env"] = env
+	}
+	for _, c := range append(before, task) {
+		c["terminationMessagePolicy"] = "FallbackToLogsOnError"
+		c["resources"] = resources(t, l)
+		if s.ImagePullPolicy != "" {
+			c["imagePullPolicy"] = s.ImagePullPolicy
+		}
+	}
+	return task, before
 }
 
 // resources are what a container of the task is given.

@@ -199,14 +199,11 @@ func nodeOf(s site, n driver.NodeSpec, name, compute, hash string) (object, erro
 	t := s.sized(n)
 	s.Tunnel = "never" // a node connects to the server by itself
 	l := berth.Launch{Home: n.Boot.Home, Grace: nodeGrace - uploadTime}
-	pod, err := podOf(s, t, l, s.Image, name, hash)
+	run := []string{workDir + "/program", "_node", "--dir", workDir + "/task"}
+	pod, err := podOf(s, t, l, podPlan{image: s.Image, secret: name, hash: hash, command: run, args: []string{joinFile}})
 	if err != nil {
 		return nil, err
 	}
-	node := pod["containers"].([]object)[0]
-	node["command"] = []string{workDir + "/program", "_node", "--dir", workDir + "/task"}
-	bring := pod["initContainers"].([]object)[0]
-	bring["command"] = append(bring["command"].([]string), joinFile)
 	labels, notes := object{providerLabel: compute, "app.kubernetes.io/managed-by": "berth"}, stay()
 	notes[clusterAnnotation], notes[nodeAnnotation] = n.Boot.Cluster, n.Name
 	spec := object{
