@@ -29,24 +29,21 @@ type tree struct {
 	how   string // how it got there, for people
 }
 
-// bring brings what is at a URL to the cache; manifest says what that is, and version is its
-// version token. It returns nil where the server has no manifest of it: then it is fetched as it
-// always was.
-func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, early bool, manifest func(context.Context) ([]byte, error), fits func(int64) error) (*tree, error) {
-	use, err := t.o.Cache.Get(ctx, cache.Source{
-		Name: version, Objects: t.l.Objects, Early: early,
-		Manifest: manifest,
-		Fetch: func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
-			var bytes int64
-			for _, i := range want {
-				bytes += tr.Files[i].Size
-			}
-			if err := fits(bytes); err != nil {
-				return err
-			}
-			return c.Contents(ctx, url, tr, want, to)
-		},
-	})
+// bring brings what is at a URL to the cache, as src says. It returns nil where the server has no
+// manifest of it: then it is fetched as it always was.
+func (t *task) bring(ctx context.Context, c *data.Client, what, url string, src cache.Source, fits func(int64) error) (*tree, error) {
+	src.Objects = t.l.Objects
+	src.Fetch = func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
+		var bytes int64
+		for _, i := range want {
+			bytes += tr.Files[i].Size
+		}
+		if err := fits(bytes); err != nil {
+			return err
+		}
+		return c.Contents(ctx, url, tr, want, to)
+	}
+	use, err := t.o.Cache.Get(ctx, src)
 	switch berth.CodeOf(err) {
 	case berth.Conflict, berth.Unsupported: // a file of it still grows, or the server is an older one
 		return nil, nil
@@ -77,8 +74,11 @@ func (t *task) bringCode(ctx context.Context, c *data.Client) (bool, error) {
 	if t.o.Cache == nil || t.l.CodeVersion == "" {
 		return false, nil
 	}
-	manifest := func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, t.l.Code, false) }
-	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, false, manifest, func(int64) error { return nil })
+	src := cache.Source{
+		Name: t.l.CodeVersion, Programs: true,
+		Manifest: func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, t.l.Code, false) },
+	}
+	x, err := t.bring(ctx, c, "code", t.l.Code, src, func(int64) error { return nil })
 	if x == nil || err != nil {
 		return false, err
 	}
@@ -103,7 +103,8 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 		return false, nil
 	}
 	version, manifest := t.inputManifest(c, in)
-	x, err := t.bring(ctx, c, "input "+name, in.URL, version, t.mayBeEarly(in), manifest, func(bytes int64) error { return t.fits(in, bytes) })
+	src := cache.Source{Name: version, Early: t.mayBeEarly(in), Manifest: manifest}
+	x, err := t.bring(ctx, c, "input "+name, in.URL, src, func(bytes int64) error { return t.fits(in, bytes) })
 	if errors.Is(err, errNoRoom) {
 		return t.streamOurs(ctx, c, name, in, streamNoRoom)
 	}

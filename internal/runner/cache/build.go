@@ -129,7 +129,7 @@ func (c *Cache) fill(ctx context.Context, root string, t *berth.Tree, list []int
 		if st.files[i].how = how; err != nil {
 			return err
 		}
-		return c.finish(&t.Files[i], dest(i), &st.files[i])
+		return c.finish(&t.Files[i], dest(i), src, &st.files[i])
 	})
 	if err != nil || len(missing) == 0 {
 		return err
@@ -137,8 +137,11 @@ func (c *Cache) fill(ctx context.Context, root string, t *berth.Tree, list []int
 	return c.fetch(ctx, t, missing, dest, src, st)
 }
 
-// finish makes a file that is in its place executable where it is a program.
-func (c *Cache) finish(f *berth.TreeFile, at string, st *fileState) error {
+// finish makes a file that is in its place executable where it is to be, and is a program.
+func (c *Cache) finish(f *berth.TreeFile, at string, src Source, st *fileState) error {
+	if !src.Programs {
+		return nil
+	}
 	own, err := c.program(f, at)
 	if own {
 		st.how = copied
@@ -249,7 +252,7 @@ func (c *Cache) fetch(ctx context.Context, t *berth.Tree, missing []int, dest fu
 		if st.files[i].how = copied; err != nil {
 			return full(err)
 		}
-		return c.finish(f, dest(i), &st.files[i])
+		return c.finish(f, dest(i), src, &st.files[i])
 	})
 	if err != nil {
 		return err

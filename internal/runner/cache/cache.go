@@ -3,7 +3,7 @@
 //
 // Below the cache's directory:
 //
-//	trees/KEY/          a folder that was brought here whole: "manifest", "state", "summary", and "files" with the folder itself
+//	trees/KEY/          a folder that was brought here whole, by its manifest and whether its programs are executable: "manifest", "state", "summary", and "files" with the folder itself
 //	names/NAME          which tree a version of a place is
 //	places/NAME         the hashes of the files of a place in storage that knows none, by the tags that it gives them
 //	content/ab/cdef…    contents by their SHA-256, of which trees have links; where the server's own disk is here, its objects are used instead
@@ -160,6 +160,8 @@ type Source struct {
 	// Early takes a large tree that is here before its files are checked. The caller only reads it,
 	// and calls [Use.Check] before it says that what it made of it is good.
 	Early bool
+	// Programs makes the programs of the tree executable. The same tree without that is another.
+	Programs bool
 	// Manifest asks for the text of the manifest.
 	Manifest func(ctx context.Context) ([]byte, error)
 	// Fetch brings contents: file i of the tree, of those in want, to the path that to gives. It
@@ -239,6 +241,9 @@ func (u *Use) Close() {
 // Get brings a tree here unless it is, and checks it.
 func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 	var warnings []string
+	if src.Programs && src.Name != "" {
+		src.Name = "programs " + src.Name
+	}
 	if src.Name != "" {
 		if key, err := os.ReadFile(c.path("names", hashOf(src.Name))); err == nil && isKey(string(key)) {
 			if u, err := c.open(ctx, string(key), src.Early, &warnings); u != nil || err != nil {
@@ -254,7 +259,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := hashOf(text)
+	key := keyOf(text, src.Programs)
 	tried := false
 	for range 8 { // it may be taken away between being made and being opened
 		u, err := c.open(ctx, key, false, &warnings)
@@ -423,6 +428,14 @@ func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree
 func hashOf[T string | []byte](s T) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
+}
+
+// keyOf names the tree of a manifest. With its programs executable it is another tree.
+func keyOf(manifest []byte, programs bool) string {
+	if programs {
+		return hashOf("programs " + hashOf(manifest))
+	}
+	return hashOf(manifest)
 }
 
 func isKey(s string) bool {

@@ -10,7 +10,7 @@ import (
 )
 
 // Storage keeps no permissions, so a program would come without the right to be executed. What is
-// one is seen by how it begins; only files that are called as programs are looked at.
+// one is seen by how it begins; only files of code that are called as programs are looked at.
 
 // programNames are the extensions that programs have.
 var programNames = map[string]bool{
