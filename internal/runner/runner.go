@@ -263,17 +263,20 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
-	stray := t.stray()
-	t.times.Ended = time.Now()
+	t.times.Ended = time.Now() // to look for files is not the job's time
+	warnings := make([]string, 0, 2)
+	if t.holes {
+		warnings = append(warnings, "the disk was full while the command ran: its log may lack what it wrote then")
+	}
+	if stray := t.stray(); stray != "" {
+		warnings = append(warnings, stray)
+	}
 	if err := t.keep(Mark{Step: StepDone, Exit: exit}); err != nil {
 		return berth.Exit{}, err
 	}
 	t.letGo(true)
 	t.report(berth.TaskDone, "", func(r *berth.Report) {
-		r.Exit, r.Warning = exit, stray
-		if t.holes {
-			r.Warning = "the disk was full while the command ran: its log may lack what it wrote then"
-		}
+		r.Exit, r.Warning = exit, strings.Join(warnings, "; ")
 		if t.peak != (berth.Usage{}) {
 			u := t.peak
 			r.Usage = &u

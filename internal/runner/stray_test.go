@@ -3,8 +3,11 @@
 package runner_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data/blobtest"
@@ -34,6 +37,25 @@ func TestStray(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStrayAndFullDisk: neither hides the other.
+func TestStrayAndFullDisk(t *testing.T) {
+	s := blobtest.New(t)
+	s.Set(map[string]string{"code/a.py": "a"})
+	b := newBench(t, `sleep 0.1; echo x >model.pkl; cat /dev/zero >>"$LOGS/fill"; true`)
+	logs := t.TempDir()
+	if err := unix.Mount("tmpfs", logs, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("no tmpfs can be mounted here:", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(logs, unix.MNT_DETACH) })
+	b.launch.LogFile = filepath.Join(logs, "log")
+	b.launch.Env = map[string]string{"LOGS": logs}
+	b.launch.Code = s.At("code")
+	b.run()
+	if got := b.warnings(); !strings.Contains(got, "the disk was full") || !strings.Contains(got, "; 1 file written outside ./outputs was not kept (model.pkl)") {
+		t.Error(got)
+	}
 }
 
 // TestStrayWithoutManifest: where it is not known what the code consists of, times tell.
