@@ -31,7 +31,10 @@ func (c *Cache) readKnown(scope string) map[PlaceFile]string {
 	return hashes
 }
 
-// writeKnown remembers hashes. It is not needed: a file whose hash is not known is fetched.
+// writeKnown remembers the hashes of a place whose files are all known, and nothing else. What
+// another job adds meanwhile of the same files is in it; of files that came to the place since, it
+// is lost until that job writes its own. It is not needed: a file whose hash is not known is
+// fetched.
 func (c *Cache) writeKnown(p *Place, t *berth.Tree) {
 	tmp := c.temp()
 	err := appendKnown(tmp, p, t, all(t))
@@ -44,7 +47,7 @@ func (c *Cache) writeKnown(p *Place, t *berth.Tree) {
 	}
 }
 
-// addKnown remembers the hashes of some files more.
+// addKnown remembers the hashes of some files more, of those that have one.
 func (c *Cache) addKnown(p *Place, t *berth.Tree, list []int) {
 	if err := appendKnown(c.known(p.Scope), p, t, list); err != nil {
 		c.o.Log.Warn("place record not saved", "err", err)

@@ -118,6 +118,39 @@ func TestRecordOfTheKilled(t *testing.T) {
 	}
 }
 
+// TestRecordOfAnother: a job that fails to gather a place leaves the record of one that did.
+func TestRecordOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	e := &elsewhere{files: map[string]string{"a": "alpha", "b": "beta"}, tags: map[string]string{"a": "1", "b": "1"}}
+	p := e.place("x")
+	p.Fetch = func(ctx context.Context, _ []int, _ func(int) string) error {
+		use, err := open(t, dir, cache.Options{}).GetPlace(ctx, e.place("x"))
+		if err != nil {
+			return err
+		}
+		use.Close()
+		return berth.Errorf(berth.Unavailable, "the storage is away")
+	}
+	c := open(t, dir, cache.Options{})
+	if _, err := c.GetPlace(t.Context(), p); berth.CodeOf(err) != berth.Unavailable {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"trees", "names"} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.fetched = nil
+	use, err := c.GetPlace(t.Context(), e.place("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	use.Close()
+	if len(e.fetched) > 0 {
+		t.Errorf("%q were fetched again", e.fetched)
+	}
+}
+
 // contents are the files of the cache's contents.
 func contents(t *testing.T, dir string) []string {
 	t.Helper()

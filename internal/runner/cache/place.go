@@ -103,14 +103,13 @@ func (c *Cache) manifest(ctx context.Context, p Place) ([]byte, error) {
 	if len(want) > 0 {
 		err := c.gather(ctx, p, &t, want)
 		if ctx.Err() == nil && c.afterFull(err, sizeOf(&t, want)) {
-			c.writeKnown(&p, &t)
 			want = slices.DeleteFunc(want, func(i int) bool { return t.Files[i].Hash != "" })
 			err = c.gather(ctx, p, &t, want)
 		}
-		c.writeKnown(&p, &t) // after an error, so that what came before it is not fetched again
 		if err != nil {
 			return nil, err
 		}
+		c.writeKnown(&p, &t)
 	}
 	text := t.AppendHead(nil)
 	for i := range t.Files {
@@ -152,10 +151,11 @@ func (c *Cache) gather(ctx context.Context, p Place, t *berth.Tree, want []int) 
 			bytes += t.Files[want[n]].Size
 			n++
 		}
-		if err := c.gatherBatch(ctx, p, t, want[:n]); err != nil {
+		err := c.gatherBatch(ctx, p, t, want[:n])
+		c.addKnown(&p, t, want[:n]) // after an error too, so that what came before it is not fetched again
+		if err != nil {
 			return err
 		}
-		c.addKnown(&p, t, want[:n])
 		want = want[n:]
 	}
 	return nil
