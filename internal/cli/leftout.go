@@ -37,11 +37,11 @@ func (s *session) sayIgnored(f *spec.Folder) {
 func madeByTools(name string) bool {
 	base := path.Base(name)
 	switch path.Ext(base) {
-	case ".pyc", ".pyo", ".egg-info", ".swp", ".log":
+	case ".egg-info", ".swp", ".log":
 		return true
 	}
-	return strings.HasPrefix(base, ".") && !looksSecret(base) || slices.Contains(neverCode, base+"/") || slices.Contains([]string{
-		"outputs", "logs", "mlruns", "wandb", "lightning_logs", "build", "dist", "venv", "env", "htmlcov", "Thumbs.db",
+	return strings.HasPrefix(base, ".") && !looksSecret(base) || berth.IsKept(base) || berth.IsByTools(base) || slices.Contains([]string{
+		"mlruns", "lightning_logs", "build", "dist", "venv", "env", "htmlcov", "Thumbs.db",
 	}, base)
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berthml/berth"
 )
 
 // Bounds of the look for files that go with the task's directory: it costs no job noticeable time.
@@ -111,11 +113,11 @@ func (s *strays) look(dir *os.Root, at string) {
 
 func (s *strays) entry(dir *os.Root, name string, e os.DirEntry) {
 	base := e.Name()
-	if base[0] == '.' || base == "__pycache__" || base == "wandb" || strings.HasSuffix(base, ".pyc") {
+	if base[0] == '.' || berth.IsByTools(base) {
 		return
 	}
 	if e.IsDir() {
-		if name == "outputs" || name == "logs" {
+		if berth.IsKept(name) {
 			return
 		}
 		if sub, err := dir.OpenRoot(base); err == nil {

@@ -21,7 +21,7 @@ func TestStray(t *testing.T) {
 		s.Set(map[string]string{"code/a.py": "a", "code/lib/b.py": "b"})
 		for _, x := range []struct{ command, want string }{
 			{"cat a.py", ""},
-			{"chmod 755 a.py; mkdir -p __pycache__ .cache wandb logs lib/deep; touch __pycache__/a .cache/b wandb/c lib/d.pyc outputs/o logs/l .hidden; mkfifo pipe; ln -s a.py link; rm lib/b.py", ""},
+			{"chmod 755 a.py; mkdir -p __pycache__ .cache wandb node_modules logs lib/deep; touch node_modules/m __pycache__/a .cache/b wandb/c lib/d.pyc outputs/o logs/l .hidden; mkfifo pipe; ln -s a.py link; rm lib/b.py", ""},
 			{"echo x >model.pkl", "1 file written outside ./outputs was not kept (model.pkl): write it to ./outputs, or to a named output"},
 			{"mkdir -p r; for i in 5 4 3 2 1; do echo x >r/$i; done; exit 3", "5 files written outside ./outputs were not kept (r/1, r/2, r/3, …): write"},
 			{"mkdir r; cd r; seq 6000 | xargs touch", "at least "},

@@ -251,7 +251,7 @@ func (x *tree) mountable() bool {
 	}
 	return !slices.ContainsFunc(x.use.Tree.Files, func(f berth.TreeFile) bool {
 		top, _, _ := strings.Cut(f.Path, "/")
-		return top == "outputs" || top == "logs"
+		return berth.IsKept(top)
 	})
 }
 
