@@ -173,7 +173,7 @@ func (p *Pool) keep(ctx context.Context, r *poolRun, m *member, a driver.Access,
 			connected <- struct{}{}
 			r.notify()
 			tried()
-			if err = p.attend(ctx, m, ended); err == nil {
+			if err = p.watch(ctx, m, ended); err == nil {
 				return
 			}
 			p.gone(r, m, err)

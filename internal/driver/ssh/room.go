@@ -14,13 +14,17 @@ import (
 // A machine of a pool that has no room for tasks is drained while it has none: else each task that
 // ends there would be followed by one that cannot be taken, although others have room.
 
-// lookEvery is how often a machine is asked whether it takes tasks.
-const lookEvery = 10 * time.Second
+const (
+	// probeEvery is how often a machine is asked whether it takes tasks.
+	probeEvery = 10 * time.Second
+	// probeTime is how long it has for its answer: a Start may wait for that.
+	probeTime = 2 * time.Second
+)
 
-// attend asks a machine again and again whether it takes tasks until its connection ends. It
+// watch asks a machine again and again whether it takes tasks until its connection ends. It
 // returns why, nil when ctx is over.
-func (p *Pool) attend(ctx context.Context, m *member, ended <-chan error) error {
-	tick := time.NewTicker(lookEvery)
+func (p *Pool) watch(ctx context.Context, m *member, ended <-chan error) error {
+	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -29,14 +33,14 @@ func (p *Pool) attend(ctx context.Context, m *member, ended <-chan error) error 
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			p.look(ctx, m)
+			p.probe(ctx, m)
 		}
 	}
 }
 
-// look asks a machine whether it takes tasks. While it does not answer, it is as it was.
-func (p *Pool) look(ctx context.Context, m *member) {
-	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+// probe asks a machine whether it takes tasks. While it does not answer, it is as it was.
+func (p *Pool) probe(ctx context.Context, m *member) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	info, err := m.d.Probe(ctx)
 	p.mu.Lock()
@@ -64,7 +68,7 @@ func (p *Pool) refuses(ctx context.Context, m *member) string {
 	old := m.away == "" && (m.info.Drained != "" || time.Since(m.seen) > freshTime)
 	p.mu.Unlock()
 	if old {
-		p.look(ctx, m)
+		p.probe(ctx, m)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
