@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"syscall"
 )
 
 // A Code classifies an error for callers. The set is closed: clients and retry loops switch on it.
@@ -69,6 +70,11 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// IsDiskFull reports whether a disk or a quota that is used up is the reason of an error.
+func IsDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // CodeOf returns the code of the first Error in err's chain, Internal if there is none, and "" for
 // nil.

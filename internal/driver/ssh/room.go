@@ -3,8 +3,6 @@ package ssh
 import (
 	"context"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -96,8 +94,7 @@ const fullTime = time.Minute
 // refusedFor says whether a machine refused a task for want of room, and has nothing of it. It
 // takes no others for a while.
 func (p *Pool) refusedFor(ctx context.Context, m *member, id berth.TaskID, err error) bool {
-	text := err.Error()
-	if !strings.Contains(text, syscall.ENOSPC.Error()) && !strings.Contains(text, syscall.EDQUOT.Error()) {
+	if !berth.IsDiskFull(err) {
 		return false
 	}
 	p.mu.Lock()

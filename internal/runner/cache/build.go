@@ -176,7 +176,7 @@ func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 		// server in between.
 		if err := copyChecked(f, from, to); err == nil {
 			return copied, nil
-		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || isFull(err) {
+		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || berth.IsDiskFull(err) {
 			return none, full(name)
 		}
 	}
@@ -356,7 +356,7 @@ func oddName(name string, err error) error {
 
 // full says of an error that the disk is, where it is.
 func full(err error) error {
-	if isFull(err) && berth.CodeOf(err) != berth.Unavailable {
+	if berth.IsDiskFull(err) && berth.CodeOf(err) != berth.Unavailable {
 		return berth.Errorf(berth.Unavailable, "the disk of the node is full: %w", err)
 	}
 	return err

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berthml/berth"
 )
 
 // Names in tmp begin with that of their owner, a cache that is open. It has a file in owners, which
@@ -36,7 +38,7 @@ func (c *Cache) own() error {
 	}
 	made := c.path(c.owner) // elsewhere until it is locked: nobody takes it for a dead one's
 	f, err := os.OpenFile(made, os.O_CREATE|os.O_RDWR, 0o600)
-	if isFull(err) { // the cache is to make room there
+	if berth.IsDiskFull(err) { // the cache is to make room there
 		return nil
 	}
 	if err != nil {

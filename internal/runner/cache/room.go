@@ -1,9 +1,9 @@
 package cache
 
 import (
-	"errors"
 	"math"
-	"syscall"
+
+	"github.com/berthml/berth"
 )
 
 // The cache makes room on the disk by what nobody uses: before something comes that would not fit,
@@ -51,7 +51,7 @@ func (c *Cache) makeRoom(bytes int64) {
 // afterFull evicts after the disk was full while so many bytes came, and says whether it is worth
 // another attempt. Where there seems to be room, something else has an end: files, or a quota.
 func (c *Cache) afterFull(err error, bytes int64) bool {
-	if !isFull(err) {
+	if !berth.IsDiskFull(err) {
 		return false
 	}
 	c.sweepTemps()
@@ -66,8 +66,3 @@ func (c *Cache) afterFull(err error, bytes int64) bool {
 // MakeRoom evicts all that nobody uses where a full disk is the reason of an error, and says
 // whether it is worth another attempt: for what comes to the disk beside the cache.
 func (c *Cache) MakeRoom(err error) bool { return c.afterFull(err, math.MaxInt64) }
-
-// isFull says whether a full disk is the reason of an error.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -234,15 +233,10 @@ func cutShort(ctx context.Context, err error) error {
 	return berth.Errorf(berth.Unavailable, "reading: %w", err)
 }
 
-// isFull says whether the reason of an error is that this machine's disk is full.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
 // noRoom says of the error of a file that was to come to a folder that the disk is full, where that
 // is the reason. size is negative where it is not known.
 func noRoom(err error, dir string, size int64) error {
-	if !isFull(err) {
+	if !berth.IsDiskFull(err) {
 		return err
 	}
 	bytes := "it"

@@ -64,7 +64,7 @@ func (o *Outside) describe(doing string, err error) error {
 	case berth.Precondition:
 		code, msg = berth.Conflict, fmt.Sprintf("%s: a file of %s changed while it was being read: %v", doing, where, err)
 	case berth.Unavailable:
-		if isFull(err) {
+		if berth.IsDiskFull(err) {
 			break
 		}
 		msg = fmt.Sprintf("%s: %s does not answer: %v", doing, where, err)

@@ -152,7 +152,7 @@ func (c *Client) pack(ctx context.Context, rawURL string, t *berth.Tree, list []
 		}
 		return err
 	})
-	if isFull(err) {
+	if berth.IsDiskFull(err) {
 		f := &t.Files[last]
 		err = fmt.Errorf("%s: %w", f.Path, noRoom(err, filepath.Dir(to(last)), f.Size))
 	}

@@ -31,6 +31,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -103,11 +104,20 @@ type restartRequest struct {
 type failure struct {
 	Code berth.Code `json:"code"`
 	Msg  string     `json:"msg"`
+	Full bool       `json:"full,omitempty"` // as [berth.IsDiskFull]
 }
 
-func (f failure) err() error { return &berth.Error{Code: f.Code, Msg: f.Msg} }
+func (f failure) err() error {
+	err := &berth.Error{Code: f.Code, Msg: f.Msg}
+	if f.Full {
+		err.Err = syscall.ENOSPC
+	}
+	return err
+}
 
-func failureOf(err error) failure { return failure{Code: berth.CodeOf(err), Msg: err.Error()} }
+func failureOf(err error) failure {
+	return failure{Code: berth.CodeOf(err), Msg: err.Error(), Full: berth.IsDiskFull(err)}
+}
 
 func encodeFailure(err error) []byte {
 	b, _ := json.Marshal(failureOf(err))

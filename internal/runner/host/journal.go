@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -212,7 +211,7 @@ func (j *journal) reserve() error {
 	}
 	err := allocate(j.f, j.size, ahead)
 	switch {
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+	case berth.IsDiskFull(err):
 		return fmt.Errorf("writing the journal: %w", err)
 	case err != nil:
 		j.room = math.MaxInt64 // a file system that cannot: nothing is promised
