@@ -70,8 +70,7 @@ func (cy *cycle) resize(p *pool) error {
 	return cy.finishDelete(p)
 }
 
-// noteUnneeded notes which nodes that are yet to come nobody needs, and has the pool looked at
-// again when that has been so for long.
+// noteUnneeded notes which nodes that are yet to come nobody needs, and since when.
 func (cy *cycle) noteUnneeded(p *pool, names []string) {
 	was := p.unneeded
 	p.unneeded = nil
@@ -79,7 +78,6 @@ func (cy *cycle) noteUnneeded(p *pool, names []string) {
 		since, known := was[name]
 		if !known {
 			since = cy.now
-			p.wakeBy(cy.now.Add(p.spec.Idle))
 		}
 		if p.unneeded == nil {
 			p.unneeded = make(map[string]time.Time, len(names))

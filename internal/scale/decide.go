@@ -185,13 +185,15 @@ func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 }
 
 // unneeded names so many starting nodes, the last asked for, and gives back those that nobody has
-// needed for too long.
+// needed for too long. Where it is not known since when, it is so from now on.
 func (s *state) unneeded(now time.Time, idle time.Duration, d *Decision, n int) {
 	gone := 0
 	for _, node := range s.starting[len(s.starting)-max(0, n):] {
 		d.Unneeded = append(d.Unneeded, node.Name)
+		if node.Since.IsZero() {
+			node.Since = now
+		}
 		switch at := node.Since.Add(idle); {
-		case node.Since.IsZero():
 		case expired(node, idle, now):
 			d.Remove = append(d.Remove, node.Name)
 			gone++

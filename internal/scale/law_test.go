@@ -243,6 +243,11 @@ func TestWake(t *testing.T) {
 		p := drawPool(t)
 		d := scale.Decide(p, noon)
 		p = apply(p, d)
+		for i := range p.Nodes { // as the caller notes it
+			if n := &p.Nodes[i]; n.Starting && n.Since.IsZero() && slices.Contains(d.Unneeded, n.Name) {
+				n.Since = noon
+			}
+		}
 		wake := d.Wake
 		if wake.IsZero() {
 			wake = noon.Add(1000 * time.Hour)

@@ -33,7 +33,7 @@ type Node struct {
 	Starting bool
 	Busy     int // tasks on it
 	// Since is since when it is idle or, of one that is Starting, since when nobody needs it, zero
-	// where that is not known.
+	// where that is not known or begins now.
 	Since time.Time
 	// Unpaid is why it goes as soon as it is idle and not needed, whatever Idle says: a budget that
 	// paid for it is used up.

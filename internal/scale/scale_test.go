@@ -103,7 +103,7 @@ func TestScenarios(t *testing.T) {
 		{
 			"what starts for nobody is let come, for a while",
 			scale.Pool{Max: 4, Idle: limit, Nodes: starting(2)},
-			scale.Decision{Unneeded: []string{"s0", "s1"}, Target: 2},
+			scale.Decision{Unneeded: []string{"s0", "s1"}, Target: 2, Wake: noon.Add(limit)},
 		},
 		{
 			"what starts for nobody for long goes, the last asked for first",
