@@ -71,8 +71,8 @@ func (q *requirements) line(path, line string, n int, constrain bool) error {
 		}
 		return q.add(value, constrain || option == "-c")
 	case "-e", "":
-		if !strings.Contains(value, "://") && isFolderOf(value) {
-			return wrong("%s is a folder of this machine, and not part of an environment, which jobs share: take the line out, and have the command install it: "+
+		if isPath(filepath.Dir(path), value, option == "-e") {
+			return wrong("%s is a path of this machine, and not part of an environment, which jobs share: take the line out, and have the command install it: "+
 				"'pip install --no-deps %s && …'", line, line)
 		}
 	}
@@ -104,10 +104,20 @@ func splitOption(line string) (option, value string) {
 	return "", line
 }
 
-// isFolderOf says whether a requirement is a folder.
-func isFolderOf(value string) bool {
-	value, _, _ = strings.Cut(value, "[") // extras
-	return value == "." || value == ".." || strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") || strings.HasPrefix(value, "~") || filepath.IsAbs(value)
+// isPath says whether a requirement of a file in dir is a folder or a file of this machine. One that
+// only may be a path has to be there; an editable one is never a name.
+func isPath(dir, value string, editable bool) bool {
+	if strings.Contains(value, "://") {
+		return false
+	}
+	if n := strings.IndexAny(value, "[; \t"); n >= 0 { // extras, or when it is wanted
+		value = value[:n]
+	}
+	if value == "." || value == ".." || strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") || strings.HasPrefix(value, "~") || filepath.IsAbs(value) {
+		return true
+	}
+	st, err := os.Stat(filepath.Join(dir, value))
+	return value != "" && err == nil && (editable || strings.Contains(value, "/") || !st.IsDir() && slices.Contains([]string{".whl", ".gz", ".zip"}, filepath.Ext(value)))
 }
 
 // conda is the file as a conda file that has its name, for errors on the node.
