@@ -301,11 +301,8 @@ func streamVerb(s *session, n noun) *cobra.Command {
 // downloadVerb is NOUN download: what a job left, or the files of an asset.
 func downloadVerb(s *session, n noun) *cobra.Command {
 	var dir, output string
-	var all, many bool
+	var all bool
 	cmd := s.about(n, "download", "Copy the files of "+a(n.word)+" here", func(ctx context.Context, c *client.Client, t *target) error {
-		if n.word == "job" && many {
-			return s.downloadJob(ctx, c, t.name, output, filepath.Join(dir, t.name), all)
-		}
 		if n.word == "job" {
 			return s.downloadJob(ctx, c, t.name, output, dir, all)
 		}
@@ -332,24 +329,39 @@ func downloadVerb(s *session, n noun) *cobra.Command {
 		one := cmd.RunE
 		cmd.Use, cmd.Args = "download [NAME…]", cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if many = len(args) > 1; !many {
+			if len(args) < 2 {
 				return one(cmd, args)
 			}
 			if f.Changed("name") || strings.Contains(output, "=") {
 				return usagef("several jobs are named as arguments, without -n, and each is copied to a folder of its own, without --output-name NAME=PATH")
 			}
-			for _, job := range args {
-				if err := f.Set("name", job); err != nil {
-					return err
-				}
-				if err := one(cmd, nil); err != nil {
-					return err
-				}
-			}
-			return nil
+			return s.downloadJobs(cmd.Context(), n, args, output, dir, all)
 		}
 	}
 	return cmd
+}
+
+// downloadJobs copies what several jobs left, each to its own folder in dir.
+func (s *session) downloadJobs(ctx context.Context, n noun, names []string, output, dir string, all bool) error {
+	if err := s.format.check(); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	for _, name := range names {
+		t := &target{name: name}
+		if err := t.need(n, nil); err != nil {
+			return err
+		}
+		c, err := s.resolve(ctx, n, t, false)
+		if err != nil {
+			return err
+		}
+		if err := s.downloadJob(ctx, c, t.name, output, filepath.Join(dir, t.name), all); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // showServicesVerb is job show-services: where the job's own services answer.
