@@ -15,13 +15,44 @@ import (
 type requirements struct {
 	packages, constraints []string
 	read                  []string // files, and whether as constraints
+	dir                   string   // files outside are not read
 }
 
 // readRequirements reads a requirements file. What it names on this machine is not on the node:
 // other such files are read here, and the rest is refused.
 func readRequirements(path string) (*requirements, error) {
-	q := &requirements{}
+	q := &requirements{dir: filepath.Dir(path)}
+	if filepath.IsLocal(path) {
+		q.dir = "." // dev.txt in requirements/ may name the one beside that folder
+	}
 	return q, q.add(path, false)
+}
+
+// named refuses a file that a requirements file names: what it has is uploaded for everybody to
+// see, so it must be what it is said to be.
+func (q *requirements) named(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "there is no file " + path
+	}
+	dir, err := filepath.EvalSymlinks(q.dir)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	rel := real
+	if err == nil {
+		rel, err = filepath.Rel(dir, real)
+	}
+	switch ext := strings.ToLower(filepath.Ext(real)); {
+	case err != nil || !filepath.IsLocal(rel):
+		return path + " is outside the folder; copy it there"
+	case ext != ".txt" && ext != ".in" || looksSecret(filepath.Base(real)) || holdsSecrets(filepath.ToSlash(filepath.Dir(rel))):
+		return path + " is not the name of a requirements file, whose lines everybody who uses the server may read; it must end with .txt or .in"
+	}
+	return ""
 }
 
 func (q *requirements) add(path string, constrain bool) error {
@@ -66,8 +97,8 @@ func (q *requirements) line(path, line string, n int, constrain bool) error {
 		if !filepath.IsAbs(value) {
 			value = filepath.Join(filepath.Dir(path), value)
 		}
-		if _, err := os.Stat(value); err != nil {
-			return wrong("there is no file %s", value)
+		if why := q.named(value); why != "" {
+			return wrong("%s", why)
 		}
 		return q.add(value, constrain || option == "-c")
 	case "-e", "":
