@@ -135,7 +135,7 @@ func splitOption(line string) (option, value string) {
 	return "", line
 }
 
-// isPath says whether a requirement of a file in dir is a folder or a file of this machine. One that
+// isPath says whether a requirement of a file in dir is a folder or a file of this machine. What
 // only may be a path has to be there; an editable one is never a name.
 func isPath(dir, value string, editable bool) bool {
 	if strings.Contains(value, "://") {
