@@ -159,19 +159,26 @@ func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error
 
 // do sends a request and turns every answer but success into an error.
 func (c *Client) do(ctx context.Context, method, u string, header http.Header, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	g := newGuard(ctx, c.stalled)
+	n, sized := body.(interface{ Len() int64 })
+	if sized {
+		body = watched{body, g}
+	}
+	req, err := http.NewRequestWithContext(g.ctx, method, u, body)
 	if err != nil {
+		g.stop()
 		return nil, berth.Errorf(berth.Invalid, "%s is not a URL", berth.CleanURL(u))
 	}
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	if n, ok := body.(interface{ Len() int64 }); ok {
+	if sized {
 		req.ContentLength = n.Len()
 	}
 	req.Header.Set("X-Ms-Version", "2023-11-03")
 	res, err := c.http.Do(req)
 	if err != nil {
+		defer g.stop()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -182,8 +189,12 @@ func (c *Client) do(ctx context.Context, method, u string, header http.Header, b
 		if changed := new(Changed); errors.As(err, &changed) {
 			return nil, changed
 		}
+		if cut := g.cut(); cut != nil {
+			return nil, cut
+		}
 		return nil, unreachable(req.URL.Host, err)
 	}
+	res.Body = answerBody{watched{res.Body, g}, res.Body}
 	if res.StatusCode/100 == 2 {
 		return res, nil
 	}

@@ -48,6 +48,8 @@ type Client struct {
 	piece int64
 	page  int64         // of a list, at most
 	pause time.Duration // before the second attempt; doubled for each further one
+	// stalled is after how long without a byte a request is given up.
+	stalled time.Duration
 }
 
 // attempts is how often a piece is tried.
@@ -82,7 +84,7 @@ func New(o Options) (*Client, error) {
 		trusting = newNear(trusting, tr, *root, o.Socket)
 	}
 	return &Client{
-		http: &http.Client{Transport: trusting, CheckRedirect: withoutReferer}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, page: maxPage, pause: 100 * time.Millisecond,
+		http: &http.Client{Transport: trusting, CheckRedirect: withoutReferer}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, page: maxPage, pause: 100 * time.Millisecond, stalled: stalled,
 	}, nil
 }
 

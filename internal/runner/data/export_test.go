@@ -15,3 +15,6 @@ func (c *Client) ShrinkPage(n int64) { c.page = n }
 
 // Armed says whether a transport of Trust has read the system's roots.
 func Armed(tr http.RoundTripper) bool { return tr.(*trusting).all != nil }
+
+// Stall gives requests up after so long without a byte.
+func (c *Client) Stall(after time.Duration) { c.stalled = after }
