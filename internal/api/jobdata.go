@@ -39,16 +39,8 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if side == "outputs" && !writable(uri) && !direct {
 		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, berth.CleanURL(uri))
 	}
-	if _, err := url.Parse(uri); err != nil && strings.HasPrefix(strings.ToLower(uri), "http") && !strings.Contains(uri, "${{") {
-		return berth.Errorf(berth.Invalid, "properties.%s.%s: %s is not a URL: a password in it must be escaped (%%2F is a slash)", side, name, berth.CleanURL(uri))
-	}
-	if scheme, rest, ok := strings.Cut(strings.ToLower(uri), "://"); ok && !direct && !strings.Contains(uri, "${{") {
-		if !slices.Contains([]string{"azureml", "https", "http", "file"}, scheme) {
-			return berth.Errorf(berth.Invalid, "properties.%s.%s: addresses that begin with %s:// cannot be read here: use azureml://datastores/NAME/paths/PATH or https://, or give mode Direct for the command to open it itself", side, name, scheme)
-		}
-		if rest == "" || scheme != "file" && rest[0] == '/' {
-			return berth.Errorf(berth.Invalid, "properties.%s.%s: %s is not an address: it names no host", side, name, berth.CleanURL(uri))
-		}
+	if err := readable(uri, direct); err != nil {
+		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
 	}
 	scheme := strings.ToLower(uri)
 	isID := side == "inputs" && strings.HasPrefix(scheme, "/subscriptions/")
@@ -67,6 +59,27 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	}
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
+	}
+	return nil
+}
+
+// readable refuses an address that nothing can read, or nothing but the command.
+func readable(uri string, direct bool) error {
+	scheme, rest, ok := strings.Cut(strings.ToLower(uri), "://")
+	if !ok || strings.Contains(uri, "${{") {
+		return nil
+	}
+	if _, err := url.Parse(uri); err != nil && strings.HasPrefix(scheme, "http") {
+		return berth.Errorf(berth.Invalid, "%s is not a URL: a password in it must be escaped (%%2F is a slash)", berth.CleanURL(uri))
+	}
+	if direct {
+		return nil
+	}
+	if !slices.Contains([]string{"azureml", "https", "http", "file"}, scheme) {
+		return berth.Errorf(berth.Invalid, "addresses that begin with %s:// cannot be read here: use azureml://datastores/NAME/paths/PATH or https://, or give mode Direct for the command to open it itself", scheme)
+	}
+	if rest == "" || scheme != "file" && rest[0] == '/' {
+		return berth.Errorf(berth.Invalid, "%s is not an address: it names no host", berth.CleanURL(uri))
 	}
 	return nil
 }
