@@ -174,12 +174,16 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 			delete(m, k) // nothing, which some fields of a file may not be
 		}
 	}
-	if n.word == "datastore" && !e.mentions("credentials") {
+	credentials, kept := m["credentials"]
+	if n.word == "datastore" {
 		delete(m, "credentials") // they are shown without their secrets, and no file may leave those out
 	}
 	before, err := s.reread(ctx, c, n, t, m)
 	if err != nil {
 		return nil, nil, err
+	}
+	if kept && e.mentions("credentials") {
+		m["credentials"] = credentials
 	}
 	name, version := m["name"], m["version"]
 	if err := e.apply(m); err != nil {
