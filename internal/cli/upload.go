@@ -80,29 +80,57 @@ func (s *session) confirmLarge(dir string, files int, bytes int64) error {
 // leaveSecrets takes out of a folder what looks like a secret and was not asked for. It says so,
 // and what uploads it.
 func (s *session) leaveSecrets(f *spec.Folder, what string) {
+	secret := secrets()
 	var left []string
-	var dir string
-	inSecrets := false
 	f.Files = slices.DeleteFunc(f.Files, func(file spec.File) bool {
-		in, base := path.Split(file.Name)
-		if in != dir { // files of a folder stand together
-			dir, inSecrets = in, holdsSecrets(in)
-		}
-		if file.Asked || !inSecrets && !looksSecret(base) {
+		if file.Asked || !secret(file.Name) {
 			return false
 		}
 		left = append(left, file.Name)
 		return true
 	})
-	slices.Sort(left)
-	switch n := len(left); {
-	case n > 5:
-		s.say("not uploaded, because they look like secrets: %s and %d more; %s them", strings.Join(left[:5], ", "), n-5, what)
-	case n > 1:
-		s.say("not uploaded, because they look like secrets: %s; %s them", strings.Join(left, ", "), what)
-	case n == 1:
-		s.say("not uploaded, because it looks like a secret: %s; %s it", left[0], what)
+	switch names := aFew(left); {
+	case len(left) > 1:
+		s.say("not uploaded, because they look like secrets: %s; %s them", names, what)
+	case len(left) == 1:
+		s.say("not uploaded, because it looks like a secret: %s; %s it", names, what)
 	}
+}
+
+// saySecrets says that data which looks like a secret is uploaded: all of it was asked for.
+func (s *session) saySecrets(f *spec.Folder) {
+	secret := secrets()
+	var sent []string
+	for _, file := range f.Files {
+		if !file.Asked && secret(file.Name) {
+			sent = append(sent, file.Name)
+		}
+	}
+	if len(sent) > 0 {
+		s.warn("uploaded with the data, where everybody who may read the workspace can read it: %s; if that is a secret, name it in .amlignore and upload the data anew", aFew(sent))
+	}
+}
+
+// secrets tells which files look like secrets. Files of a folder are asked about together.
+func secrets() func(name string) bool {
+	var dir string
+	inside := false
+	return func(name string) bool {
+		in, base := path.Split(name)
+		if in != dir {
+			dir, inside = in, holdsSecrets(in)
+		}
+		return inside || looksSecret(base)
+	}
+}
+
+// aFew is a list of names, of which a few are enough.
+func aFew(names []string) string {
+	slices.Sort(names)
+	if n := len(names); n > 5 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:5], ", "), n-5)
+	}
+	return strings.Join(names, ", ")
 }
 
 // holdsSecrets says whether a folder is by its name one of keys or passwords.
@@ -178,6 +206,10 @@ func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Uploa
 	folder, err := u.List()
 	if err != nil {
 		return "", err
+	}
+	s.sayIgnored(folder)
+	if u.Kind != "context" {
+		s.saySecrets(folder)
 	}
 	// Reading so much to find out that it was sent before takes longer than to send it to a server
 	// on this machine, which keeps the same content once.
