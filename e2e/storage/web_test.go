@@ -139,6 +139,17 @@ properties: {berth.stream: streamed, berth.environment: host}
 	if !strings.Contains(told, "alpha\nbeta\nalpha\n") {
 		t.Errorf("the job saw\n%s", told)
 	}
+	// One that sends no parts of files is not streamed from.
+	whole := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Range")
+		http.FileServer(http.Dir(w.dir)).ServeHTTP(rw, r)
+	}))
+	t.Cleanup(whole.Close)
+	y.berth("datastore", "create", "--file", y.file("ds.yaml", "type: http\nname: whole\nurl: "+whole.URL+"\n"))
+	told = y.completed("streams", "command: cat ${{inputs.i}}/a.txt\ninputs:\n  i: {type: uri_folder, path: azureml://datastores/whole/paths/pub/in}\nproperties: {berth.stream: i, berth.environment: host}\n")
+	if !strings.Contains(told, "alpha\n") || !strings.Contains(told, "downloaded to the node and not streamed, since") {
+		t.Errorf("the job saw\n%s", told)
+	}
 	if status, told := y.job("writes", "command: echo x > ${{outputs.o}}/x\noutputs:\n  o: {type: uri_folder, path: azureml://datastores/web/paths/out}\n"); status != "Failed" || !strings.Contains(told, "nor can the folder") {
 		t.Errorf("%s:\n%s", status, told)
 	}

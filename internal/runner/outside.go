@@ -103,8 +103,15 @@ func (t *task) getOutside(ctx context.Context, c *data.Client, name string, in b
 		return nil, berth.Errorf(berth.Invalid, "no name at %s of datastore %s can be that of a file", in.Outside.At, in.Outside.Datastore)
 	}
 	if in.Stream {
-		t.streamOutside(name, in, o, list, p, streamAsked)
-		return nil, nil
+		why := o.SendsParts(ctx, list)
+		if why == nil {
+			t.streamOutside(name, in, o, list, p, streamAsked)
+			return nil, nil
+		}
+		if berth.CodeOf(why) != berth.Unsupported {
+			return nil, why
+		}
+		t.warn(fmt.Sprintf("input %s is downloaded to the node and not streamed, since %v", name, why))
 	}
 	p.Room = func(want []int) error {
 		var bytes int64

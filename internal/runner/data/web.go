@@ -222,6 +222,16 @@ func (o *Outside) complete(ctx context.Context, folder string, names []named) (p
 	return p, g.Wait()
 }
 
+// SendsParts is why the files of a list cannot be read in parts; nil where they can. Only web
+// servers have to be asked.
+func (o *Outside) SendsParts(ctx context.Context, list []Object) error {
+	i := slices.IndexFunc(list, func(x Object) bool { return x.Size > 0 })
+	if o.at.Protocol != berth.OutsideHTTP || i < 0 {
+		return nil
+	}
+	return o.Reader(list).Read(ctx, i, 0, [][]byte{make([]byte, 1)}, func(int) {})
+}
+
 // answered sends a request and has its answer read, as often as that fails for a passing reason.
 func (o *Outside) answered(ctx context.Context, method string, to address, h http.Header, body string, read func(*http.Response, io.Reader) error) error {
 	return o.c.retry(ctx, func() error {
