@@ -48,7 +48,7 @@ func (c *Control) collect(ch *changes, batch []berth.Event) {
 	room := false
 	for _, e := range batch {
 		switch e.Type {
-		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState, berth.EventJobProgress, berth.EventJobService, berth.EventClock:
+		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState, berth.EventTaskPhase, berth.EventJobProgress, berth.EventJobService, berth.EventClock:
 			ch.clock = ch.clock || e.Type == berth.EventClock
 			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
 				ch.jobs[jobKey{e.Workspace, name}] = true

@@ -105,3 +105,16 @@ func TestSizeComesBack(t *testing.T) {
 		}
 	})
 }
+
+// TestReasonFollowsTheRunner: what a runner says while it prepares a task, as that it waits for
+// storage, is the job's reason at once.
+func TestReasonFollowsTheRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.on("", "waits", "forever", nil)
+		p.until("waits", berth.Running)
+		const why = "input x is waited for: storage does not answer"
+		p.report([]berth.Report{{Task: p.tasks("waits")[0].ID, State: berth.TaskRunning, Detail: why, Seq: 1 << 30, At: time.Now()}})
+		p.settle("says why", func() bool { _, st := p.job("waits"); return st.Reason == why })
+	})
+}
