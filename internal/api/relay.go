@@ -128,6 +128,7 @@ func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
 			},
 			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 				if berth.CodeOf(err) == berth.Internal {
+					w.Header().Set("X-Ms-Error-Code", "StorageDoesNotAnswer") // not this server
 					err = berth.Errorf(berth.Unavailable, "%s does not answer", at.Host)
 				}
 				s.front.fail(w, r, err)

@@ -22,10 +22,10 @@ func Check(hosts []string, address string) error {
 		return nil
 	}
 	if !slices.Contains(hosts, u.Host) && !slices.Contains(hosts, u.Hostname()) {
-		return berth.Errorf(berth.Denied, "the server sends requests only where its operator has listed it; an administrator can add %s to allow: hosts: in berth.yaml", u.Host)
+		return berth.Errorf(berth.Denied, "the server sends requests only where its operator has listed it; an administrator can add %s to allow: hosts: in berth.yaml and start the server anew", u.Host)
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return berth.Errorf(berth.Denied, "without TLS the credentials would be readable on the way to %s: use https, or have an administrator add %s://%s to allow: hosts: in berth.yaml",
+		return berth.Errorf(berth.Denied, "without TLS the credentials would be readable on the way to %s: use https, or have an administrator add %s://%s to allow: hosts: in berth.yaml and start the server anew",
 			u.Host, u.Scheme, u.Host)
 	}
 	return nil
