@@ -87,6 +87,33 @@ func (c *Client) Folder(ctx context.Context, uri string) (string, error) {
 	return path.Base(prefix), nil
 }
 
+// IsFile says whether a URI names a file in the server's own storage. Of other storage, and of what
+// is not there, nothing is known.
+func (c *Client) IsFile(ctx context.Context, uri string) bool {
+	place, err := c.outputPlace(ctx, uri)
+	if err != nil {
+		return false
+	}
+	name, file, err := splitURI(place)
+	if err != nil || strings.Trim(file, "/") == "" {
+		return false
+	}
+	ds, err := c.datastore(ctx, name)
+	if err != nil {
+		return false
+	}
+	req, err := c.blobRequest(ctx, http.MethodHead, ds.at(file))
+	if err != nil {
+		return false
+	}
+	resp, err := c.blob(req, http.StatusOK, http.StatusNotFound)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
 // content is where a URI leads to, and what is in it if that is a folder.
 func (c *Client) content(ctx context.Context, uri string) (ds *folder, prefix string, items []blobItem, err error) {
 	place, err := c.outputPlace(ctx, uri)

@@ -110,6 +110,9 @@ func uriType(ctx context.Context, c *client.Client, text string) (typ, uri strin
 	if !strings.HasSuffix(clean, "/") && (path.Ext(clean) != "" || plainHTTP(clean)) {
 		return "uri_file", text, nil
 	}
+	if strings.HasPrefix(text, "azureml://") && !strings.HasSuffix(text, "/") && c.IsFile(ctx, text) {
+		return "uri_file", text, nil
+	}
 	return "uri_folder", text, nil
 }
 
