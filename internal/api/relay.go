@@ -105,37 +105,42 @@ func (s *runnerService) relay(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		c.sent = true // by the proxy, whatever happens
-		(&httputil.ReverseProxy{
-			Transport: s.relays.http, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-			Rewrite: func(p *httputil.ProxyRequest) {
-				p.Out.URL, p.Out.Host = at, at.Host
-				only(p.Out.Header, relayedHeaders)
-				p.Out.Header.Set("Authorization", key.Authorization())
-				p.Out.Header.Set("User-Agent", "berth")
-			},
-			ModifyResponse: func(res *http.Response) error {
-				if res.StatusCode/100 == 3 || res.StatusCode < 200 {
-					w.Header().Set("X-Ms-Error-Code", "RedirectionNotFollowed") // what a node tells its user
-					return berth.Errorf(berth.Invalid, "%s answers with a redirection, which is not followed", at.Host)
-				}
-				only(res.Header, answeredHeaders)
-				// A browser must not show it with the rights that it has here.
-				res.Header.Set("Content-Security-Policy", "sandbox")
-				res.Header.Set("Content-Disposition", "attachment")
-				res.Header.Set("X-Content-Type-Options", "nosniff")
-				return nil
-			},
-			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-				if berth.CodeOf(err) == berth.Internal {
-					w.Header().Set("X-Ms-Error-Code", "StorageDoesNotAnswer") // not this server
-					err = berth.Errorf(berth.Unavailable, "%s does not answer", at.Host)
-				}
-				s.front.fail(w, r, err)
-			},
-		}).ServeHTTP(w, r)
+		s.passOn(c, at, key.Authorization())
 		return nil
 	})
+}
+
+// passOn passes a request on to an address.
+func (s *runnerService) passOn(c *call, at *url.URL, authorization string) {
+	c.sent = true // by the proxy, whatever happens
+	(&httputil.ReverseProxy{
+		Transport: s.relays.http, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host = at, at.Host
+			only(p.Out.Header, relayedHeaders)
+			p.Out.Header.Set("Authorization", authorization)
+			p.Out.Header.Set("User-Agent", "berth")
+		},
+		ModifyResponse: func(res *http.Response) error {
+			if res.StatusCode/100 == 3 || res.StatusCode < 200 {
+				c.w.Header().Set("X-Ms-Error-Code", "RedirectionNotFollowed") // what a node tells its user
+				return berth.Errorf(berth.Invalid, "%s answers with a redirection, which is not followed", at.Host)
+			}
+			only(res.Header, answeredHeaders)
+			// A browser must not show it with the rights that it has here.
+			res.Header.Set("Content-Security-Policy", "sandbox")
+			res.Header.Set("Content-Disposition", "attachment")
+			res.Header.Set("X-Content-Type-Options", "nosniff")
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if berth.CodeOf(err) == berth.Internal {
+				w.Header().Set("X-Ms-Error-Code", "StorageDoesNotAnswer") // not this server
+				err = berth.Errorf(berth.Unavailable, "%s does not answer", at.Host)
+			}
+			s.front.fail(w, r, err)
+		},
+	}).ServeHTTP(c.w, c.r)
 }
 
 // only keeps some headers.

@@ -12,7 +12,7 @@ func TestURIType(t *testing.T) {
 		"https://acc.blob.core.windows.net/c/folder":    "uri_folder",
 		"https://acc.blob.core.windows.net/c/f.csv":     "uri_file",
 		"abfss://c@acc.dfs.core.windows.net/folder":     "uri_folder",
-		"azureml://datastores/d/paths/folder":           "uri_folder",
+		"azureml://datastores/d/paths/folder/":          "uri_folder",
 		"azureml://datastores/d/paths/folder/x.parquet": "uri_file",
 		"https://127.0.0.1:1/st.blob.berth/c/folder":    "uri_folder",
 	} {
