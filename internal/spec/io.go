@@ -150,6 +150,9 @@ func (s *scope) dataPath(v, in *value) any {
 		}
 		return s.assetID(collection, path)
 	}
+	if in.get("type") != nil && strings.HasPrefix(kind, "uri_") { // a path alone may be either
+		s.checkShape(v, kind)
+	}
 	return s.upload(v, Upload{Kind: "data", Type: kind, Path: s.resolve(v, path), Datastore: in.textOf("datastore")})
 }
 
