@@ -78,7 +78,10 @@ func (c *Client) allowed(raw string) error {
 			return nil
 		}
 	}
-	return outbound.Check(c.hosts, raw)
+	if err := outbound.Check(c.hosts, raw); err != nil {
+		return berth.Errorf(berth.CodeOf(err), "%s is not a host of Azure's: %w", u.Host, err)
+	}
+	return nil
 }
 
 // Key is a user delegation key of a principal.
