@@ -84,7 +84,7 @@ func TestWeb(t *testing.T) {
 	}
 	const reads = `
 command: >-
-  cat ${{inputs.folder}}/a.txt "${{inputs.folder}}/deep/b c+d.txt" ${{inputs.file}} && md5sum < ${{inputs.folder}}/large &&
+  md5sum < ${{inputs.folder}}/large && cat ${{inputs.folder}}/a.txt "${{inputs.folder}}/deep/b c+d.txt" ${{inputs.file}} &&
   mkdir -p ${{outputs.o}}/sub/dir && echo written > "${{outputs.o}}/sub/dir/o p.txt" && echo one > ${{outputs.f}}
 inputs:
   folder: {type: uri_folder, path: azureml://datastores/web/paths/in}
@@ -94,7 +94,7 @@ outputs:
   f: {type: uri_file, path: "URL/new/one.txt"}
 `
 	told := y.completed("reads", strings.ReplaceAll(reads, "URL", w.url))
-	if !strings.Contains(told, "alpha\nbeta\nalpha\n3bb7b51ec5cf0b98bd1af4b4c738483b ") {
+	if !strings.Contains(told, "alpha\nbeta\nalpha\n") || !strings.Contains(told, "3bb7b51ec5cf0b98bd1af4b4c738483b ") {
 		t.Errorf("the job saw\n%s", told)
 	}
 	if a, b := w.get(t, "pub/new/out/sub/dir/o p.txt"), w.get(t, "pub/new/one.txt"); a != "written\n" || b != "one\n" {
